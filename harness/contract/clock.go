@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -61,7 +62,7 @@ func (run *execution) fakeClock(ctx context.Context) error {
 func (run *execution) probeClock(ctx context.Context) (library string, err error) {
 	shared := run.Request
 	req := sandbox.Request{
-		ID: record.NewID(time.Now()), Labels: map[string]string{labelProbe: "clock"},
+		ID: record.NewID(time.Now()), Labels: map[string]string{labelProbe: "clock", trial.LabelRole: "probe"},
 		Image: shared.Image, AllowUnlocked: shared.AllowUnlocked, Runtime: shared.Runtime, User: shared.User,
 		Transfer: shared.Transfer, Command: []string{"sh", "-c", clockProbe},
 		Limits: policy.Limits{Timeout: 30 * time.Second},

@@ -42,8 +42,19 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 	run.job.Hooks.Waiting = func(why string) { event(trial.EventWaiting, why) }
 	run.job.Hooks.Started = func() { event(trial.EventStarted, "") }
 	o, err := run.carryOut(ctx)
+	res, encodeErr := o.Trial(job)
+	res.Started = started
+	if ran := run.result; ran != nil {
+		res.Usage = trial.Usage{WallSeconds: ran.DurationSeconds, CPUSeconds: ran.Resources.CPUSeconds,
+			GPUSeconds: ran.DurationSeconds * float64(len(ran.Enforced.GPUs)), Runs: 1}
+	}
+	return res, errors.Join(err, encodeErr)
+}
+
+// Trial is the outcome in the shape that all harnesses share, without its usage.
+func (o Outcome) Trial(job trial.Job) (trial.Result, error) {
 	res := trial.Result{
-		Schema: trial.ResultSchemaV1, Job: job, Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1, Started: started,
+		Schema: trial.ResultSchemaV1, Job: job, Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1,
 		Runs: []trial.RunRef{}, Problems: o.problems(), Files: []trial.File{},
 	}
 	if len(o.Violations) > 0 {
@@ -55,14 +66,12 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 	for _, file := range o.OutputFiles {
 		res.Files = append(res.Files, file.File)
 	}
-	if ran := run.result; ran != nil {
-		res.Runs = append(res.Runs, trial.RunRef{ID: ran.ID, Role: roleProgram})
-		res.Usage = trial.Usage{WallSeconds: ran.DurationSeconds, CPUSeconds: ran.Resources.CPUSeconds,
-			GPUSeconds: ran.DurationSeconds * float64(len(ran.Enforced.GPUs)), Runs: 1}
+	if o.Evidence.RunID != "" {
+		res.Runs = append(res.Runs, trial.RunRef{ID: o.Evidence.RunID, Role: roleProgram})
 	}
-	detail, encodeErr := o.Encode()
-	res.Detail = detail
-	return res, errors.Join(err, encodeErr)
+	var err error
+	res.Detail, err = o.Encode()
+	return res, err
 }
 
 // Verdict is inconclusive for an execution that was interrupted or could not begin.

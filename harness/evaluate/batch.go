@@ -146,8 +146,9 @@ type BatchOptions struct {
 	Workspace string
 	// KeepTexts keeps [Result.Bounded] in the report. Otherwise the output of scripts is left out.
 	KeepTexts bool
-	// Log, if set, keeps every job.
-	Log *trial.Log
+	// Log, if set, keeps every job. LogFailed is that of [trial.Queue].
+	Log       *trial.Log
+	LogFailed func(error)
 	// Resumed, if set, gets what the results file has, and the number of its torn line, or 0. Running
 	// counts programs that start (1) and have ended (-1). Ended gets each result, one call at a time.
 	// Ending gets the cause when what runs is canceled.
@@ -315,10 +316,19 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 		defer cancel()
 	}
 	if b.Ending != nil {
-		defer context.AfterFunc(ctx, func() { b.Ending(context.Cause(ctx)) })()
+		called := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(called)
+			b.Ending(context.Cause(ctx))
+		})
+		defer func() {
+			if !stop() {
+				<-called
+			}
+		}()
 	}
 	queue := trial.Queue{
-		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log, Emit: b.emit,
+		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log, LogFailed: b.LogFailed, Emit: b.emit,
 		Failed: func(job trial.Job, err error) error { return b.failed(ctx, job, err) },
 	}
 	jobs, err := b.jobs()
@@ -363,7 +373,7 @@ func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 	if res.Run != nil || ctx.Err() == nil || res.Conclusive() { // otherwise it did not begin
 		b.report.Results[i] = b.kept(res) // also if it cannot be written
 	}
-	ended, encodeErr := res.Bounded().trial(job)
+	ended, encodeErr := res.Bounded().Trial(job)
 	if res.Conclusive() && res.EndedWell() {
 		ended.Verdict = trial.Passed // a wrong submission is not a failed script
 	}

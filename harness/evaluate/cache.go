@@ -209,7 +209,7 @@ func (h *Harness) keep(ctx context.Context, key string, files seen, x execution,
 	err := h.unchanged(ctx, files, x, ran.ID, res.ScriptSHA256)
 	if err == nil {
 		var ended trial.Result
-		if ended, err = res.trial(trial.Job{Kind: Kind, Name: res.Name, Key: key, Seed: res.seed64()}); err == nil {
+		if ended, err = res.Trial(trial.Job{Kind: Kind, Name: res.Name, Key: key, Seed: res.seed64()}); err == nil {
 			ended.Started = time.Now()
 			err = h.cache.Add(ended)
 		}

@@ -66,7 +66,7 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 	}
 	h := t.h.forJob(job, emit)
 	res, err := h.Run(ctx, decoded)
-	ended, encodeErr := res.trial(job)
+	ended, encodeErr := res.Trial(job)
 	if err == nil {
 		err = encodeErr
 	}
@@ -186,9 +186,9 @@ func (r Result) Verdict() trial.Verdict {
 	return trial.Failed
 }
 
-// trial returns the result as a trial. A score that is not finite, which JSON cannot carry, is an
-// error.
-func (r Result) trial(job trial.Job) (trial.Result, error) {
+// Trial is the result in the shape that all harnesses share. A score that is not finite, which
+// JSON cannot carry, is an error.
+func (r Result) Trial(job trial.Job) (trial.Result, error) {
 	out := trial.Result{Job: job, Verdict: r.Verdict(), Reason: string(r.ErrorReason), ExitCode: r.ExitCode, Score: r.BestScore()}
 	add := func(run *RunFacts, role string) {
 		if run != nil {

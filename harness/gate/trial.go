@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed" // the schema
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -100,13 +99,25 @@ func (t trials) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 		return res, nil
 	}
 	box := &countedBox{Box: t.box, job: job.ID, emit: emit, res: &res}
-	report, err := (&Harness{box, t.o}).Run(ctx, j)
-	res.Usage.WallSeconds = time.Since(res.Started).Seconds()
+	report, runErr := (&Harness{box, t.o}).Run(ctx, j)
+	ended, err := report.Trial(job, runErr)
+	ended.Started, ended.Runs, ended.Usage = res.Started, res.Runs, res.Usage
+	ended.Usage.WallSeconds = time.Since(res.Started).Seconds()
+	return ended, err
+}
+
+// Trial is the report in the shape that all harnesses share, without its runs and their usage.
+// err is the error of [Harness.Run], and is returned unless it is a refusal.
+func (report Report) Trial(job trial.Job, err error) (trial.Result, error) {
+	res := trial.Result{
+		Schema: trial.ResultSchemaV1, Job: job, Verdict: trial.Inconclusive, ExitCode: -1,
+		Runs: []trial.RunRef{}, Problems: []trial.Problem{}, Files: []trial.File{},
+	}
 	if report.Verdict.Schema != "" {
 		res.Reason, res.Problems = string(report.Verdict.StopReason), findingProblems(report.Verdict.Findings)
 		for _, f := range report.Gates.Artifacts {
 			file := trial.File{Path: f.FilePath, SHA256: f.SHA256}
-			if info, err := os.Lstat(filepath.Join(j.OutDir, f.FilePath)); err == nil {
+			if info, err := os.Lstat(filepath.Join(report.Dir, f.FilePath)); err == nil {
 				file.Size = info.Size()
 			}
 			res.Files = append(res.Files, file)
@@ -154,13 +165,7 @@ type countedBox struct {
 }
 
 func (b *countedBox) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
-	role := "gate " + req.Labels["gate.index"]
-	switch set := req.Labels["gate.set"]; {
-	case req.Labels["gate.index"] == "probe":
-		role = "probe"
-	case set != "":
-		role = fmt.Sprintf("%s, %s", set, role)
-	}
+	role := req.Labels[trial.LabelRole]
 	b.emit(trial.Event{Time: time.Now(), Job: b.job, Kind: trial.EventStarted, Run: req.ID, Role: role})
 	res, err := b.Box.Run(ctx, req, opts...)
 	b.mu.Lock()

@@ -150,7 +150,10 @@ func (r Result) Trial(job trial.Job) (trial.Result, error) {
 	return t, err
 }
 
-// JobSpec is the document of the job of an invocation.
+// JobSpec is the document of the job of an invocation, with absolute paths.
 func JobSpec(inv Invocation) (json.RawMessage, error) {
+	if abs, err := inv.absolute(); err == nil { // otherwise it is refused
+		inv = abs
+	}
 	return json.Marshal(jobSpec{JobSchemaV1, inv.Config, inv.OutputDir, inv.Adapter, inv.Seed})
 }

@@ -57,7 +57,7 @@ var ErrNoJob = errors.New("no such job")
 //
 // Methods may be called concurrently, and several processes may write one log. A torn last
 // line of the index is left out. An index that is missing or lacks results is completed from
-// the results. Everything can be read without an engine.
+// the results. [Log.Expire] removes old jobs. Everything can be read without an engine.
 type Log struct {
 	dir string
 
@@ -65,7 +65,9 @@ type Log struct {
 	// known has the ID of the job with the last conclusive result of a key. A hash stands for
 	// the key, which may be longer.
 	known map[[sha256.Size]byte]string
-	read  int64 // how much of the index known has
+	read  int64       // how much of the index known has
+	tail  []byte      // the end of that part
+	seen  fs.FileInfo // the index when it was read
 }
 
 // OpenLog opens the log in dir, which is created if it is missing. Only the user may read
@@ -95,6 +97,9 @@ func (l *Log) Conclusive(key string) (Result, bool, error) {
 		return Result{}, false, err
 	}
 	found, err := l.Get(id)
+	if errors.Is(err, ErrNoJob) { // it has just expired
+		return Result{}, false, nil
+	}
 	return found, err == nil && found.Verdict.Conclusive(), err
 }
 
@@ -214,12 +219,15 @@ func (l *Log) begin(job Job) (io.Closer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", job.ID, err)
 	}
-	if err := os.Mkdir(l.jobPath(job.ID, ""), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, l.failed(err)
-	}
-	lock, err := fsx.LockPath(l.jobPath(job.ID, ""))
+	var lock io.Closer
+	err = l.locked(func() (err error) { // so that the job cannot expire in between
+		if err = os.Mkdir(l.jobPath(job.ID, ""), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+			lock, err = fsx.LockPath(l.jobPath(job.ID, ""))
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", job.ID, err)
+		return nil, l.failed(fmt.Errorf("job %s: %w", job.ID, err))
 	}
 	earlier, err := l.result(job.ID)
 	switch {
@@ -313,7 +321,7 @@ func (l *Log) follow() error {
 		err = l.completeIndex(indexed, note)
 	}
 	if err != nil {
-		l.known, l.read = nil, 0 // once more at the next call
+		l.known, l.read, l.seen = nil, 0, nil // once more at the next call
 	}
 	return err
 }
@@ -325,7 +333,7 @@ func (l *Log) readIndex(each func(Result)) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil || info.Size() == l.read {
+	if err != nil || l.seen != nil && os.SameFile(info, l.seen) && info.Size() == l.seen.Size() && info.ModTime().Equal(l.seen.ModTime()) {
 		return err
 	}
 	file, err := fsx.Open(l.index())
@@ -333,7 +341,10 @@ func (l *Log) readIndex(each func(Result)) error {
 		return err
 	}
 	defer file.Close()
-	if info.Size() < l.read { // another index has taken its place
+	if info, err = file.Stat(); err != nil {
+		return err
+	}
+	if !l.continues(file) { // another index has taken its place
 		clear(l.known)
 		l.read = 0
 	}
@@ -346,6 +357,7 @@ func (l *Log) readIndex(each func(Result)) error {
 			break
 		}
 		l.read = from + line.End
+		l.tail = append(l.tail[:0], line.Text...)
 		r, err := decode[Result](line.Text, ResultSchemaV1)
 		if err != nil {
 			continue
@@ -355,7 +367,19 @@ func (l *Log) readIndex(each func(Result)) error {
 		}
 		each(r)
 	}
+	l.seen = info
 	return nil
+}
+
+// continues reports whether an index begins with the part that was read. That part ends with
+// the same line at the same place: [Log.Expire] removes lines, and so moves those behind them.
+func (l *Log) continues(file io.ReaderAt) bool {
+	if l.read == 0 {
+		return true
+	}
+	line := make([]byte, len(l.tail)+1)
+	_, err := file.ReadAt(line, l.read-int64(len(line)))
+	return err == nil && string(line) == string(l.tail)+"\n"
 }
 
 // completeIndex adds the results that the index lacks: all of them, if it was deleted, or

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/text"
@@ -21,6 +22,9 @@ type Queue struct {
 	Retry    Retry
 	// Log, if set, keeps every job, every event and every result.
 	Log *Log
+	// LogFailed, if set, gets the error of a log that cannot be written. The queue then goes
+	// on without the log. Without LogFailed, such an error ends the queue.
+	LogFailed func(error)
 	// Known, if set, returns the earlier result of a job, which then does not run.
 	// [Log.Known] is one. It is called in the order of the jobs, one call at a time.
 	Known func(Job) (Result, bool)
@@ -99,6 +103,7 @@ func (q Queue) Run(ctx context.Context, h Harness, jobs iter.Seq[Job]) (Summary,
 	next, stop := iter.Pull(jobs)
 	defer stop()
 	r := &running{Queue: q, harness: h, cancel: cancel, pull: next, turn: turns()}
+	r.log.Store(q.Log)
 	var workers sync.WaitGroup
 	for range max(q.Parallel, 1) {
 		workers.Go(func() {
@@ -130,6 +135,7 @@ type running struct {
 	Queue
 	harness Harness
 	cancel  context.CancelCauseFunc
+	log     atomic.Pointer[Log] // nil for none, and once it has failed
 
 	pulling   sync.Mutex // of this group
 	pull      func() (Job, bool)
@@ -200,15 +206,16 @@ func (r *running) next(ctx context.Context) (Job, *turn) {
 
 // one runs a job to its end, and records it.
 func (r *running) one(ctx context.Context, t *turn, job Job) {
-	if r.Log != nil {
-		lock, err := r.Log.begin(job)
-		if err != nil {
+	if log := r.log.Load(); log != nil {
+		switch lock, err := log.begin(job); {
+		case err == nil:
+			defer lock.Close()
+		case !r.withoutLog(err):
 			r.mu.Lock()
 			r.stop(err)
 			r.mu.Unlock()
 			return
 		}
-		defer lock.Close()
 	}
 	r.event(job, Event{Kind: EventStarted})
 	res, err := r.tries(ctx, t, job)
@@ -223,13 +230,24 @@ func (r *running) one(ctx context.Context, t *turn, job Job) {
 	if err != nil && !canceled {
 		r.failed(job, err)
 	}
-	if r.Log != nil {
-		if err := r.Log.end(res); err != nil {
+	if log := r.log.Load(); log != nil {
+		if err := log.end(res); err != nil && !r.withoutLog(err) {
 			r.fail(err)
 			return
 		}
 	}
 	r.event(job, Event{Kind: EventEnded, Text: res.Reason, Result: &res})
+}
+
+// withoutLog reports whether the queue goes on after an error of the log.
+func (r *running) withoutLog(err error) bool {
+	if r.LogFailed == nil {
+		return false
+	}
+	if r.log.Swap(nil) != nil {
+		r.LogFailed(err)
+	}
+	return true
 }
 
 // failed reports that we failed to run a job.
@@ -372,8 +390,8 @@ func (r *running) event(job Job, e Event) {
 	}
 	r.emitting.Lock()
 	defer r.emitting.Unlock()
-	if r.Log != nil && e.Kind != EventKnown {
-		if err := r.Log.event(e); err != nil {
+	if log := r.log.Load(); log != nil && e.Kind != EventKnown {
+		if err := log.event(e); err != nil && !r.withoutLog(err) {
 			r.fail(err)
 		}
 	}

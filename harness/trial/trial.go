@@ -78,6 +78,9 @@ var lastID struct {
 	time time.Time
 }
 
+// LabelRole labels a run with its part in a job: [RunRef.Role].
+const LabelRole = "trial.role"
+
 // Labels returns the labels of a run that belongs to the job: trial.id, trial.kind,
 // trial.parent and trial.role, those that are known. A job without an ID has none.
 func (j Job) Labels(role string) map[string]string {

@@ -148,7 +148,8 @@ func GPUWait(s settings.Settings, parallel int, timeout time.Duration) time.Dura
 	return max(s.GPUWait, time.Duration(parallel)*each)
 }
 
-// counted is a runner whose work is counted as long as it lasts.
+// counted is a runner whose work is counted as long as it lasts. It adds runs to the trial of
+// their context.
 type counted struct {
 	*sandbox.Runner
 
@@ -157,7 +158,17 @@ type counted struct {
 
 func (c counted) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
 	defer c.runs.Begin()()
-	return c.Runner.Run(ctx, req, opts...)
+	t, ok := ctx.Value(trialKey{}).(*Trial)
+	if !ok {
+		return c.Runner.Run(ctx, req, opts...)
+	}
+	req = t.label(req)
+	began := time.Now().UTC()
+	res, err := c.Runner.Run(ctx, req, opts...)
+	if res != nil {
+		t.note(req, began, res)
+	}
+	return res, err
 }
 
 func (c counted) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/netip"
@@ -116,9 +117,11 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 		return err
 	}
 	job.IO, job.Hooks = x.IO, x.Hooks
-	do := h.Run
-	if f.dryRun {
-		do = h.Plan
+	do := h.Plan
+	if !f.dryRun {
+		do = func(ctx context.Context, job contract.Job) (contract.Outcome, error) {
+			return runRecorded(ctx, x, h, job, sourceName(f.file))
+		}
 	}
 	o, err := do(ctx, job)
 	_ = x.Ended() // the record has all output
@@ -137,6 +140,19 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 	}
 	quiet := a.IsQuiet(s) && (!refused || s.JSON)
 	return errors.Join(a.Present(o, quiet, s, func() []string { return outcomeLines(a, o, f, options.Root) }), err)
+}
+
+// runRecorded executes a contract, and adds it to the log of trials.
+func runRecorded(ctx context.Context, x *cli.Session, h *contract.Harness, job contract.Job, source string) (contract.Outcome, error) {
+	asked := trial.Job{Kind: contract.Kind, Name: source}
+	if c, err := contract.Parse(job.Text, source); err == nil {
+		asked.Spec, _ = json.Marshal(c) // texts and numbers
+	}
+	ctx, record := x.Trial(ctx, asked)
+	o, err := h.Run(ctx, job)
+	res, _ := o.Trial(record.Job()) // its record has an outcome that cannot be encoded
+	record.Record(ctx, err, res)
+	return o, err
 }
 
 // engineSockets are the sockets of engines. A process that reaches one is root on the machine.

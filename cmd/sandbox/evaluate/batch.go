@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -152,13 +151,9 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	if err != nil {
 		return err
 	}
-	log, err := trial.OpenLog(filepath.Join(x.Box.Store().Dir(), "trials"))
-	if err != nil {
-		return err
-	}
 	b := evaluate.BatchOptions{
 		Task: task, Timeout: s.Timeout(), Parallel: f.parallel, MaxFailures: f.maxFailures, Budget: f.budget, MaxRetries: f.maxRetries,
-		Results: f.results, Workspace: f.workspace, KeepTexts: s.JSON, Log: log,
+		Results: f.results, Workspace: f.workspace, KeepTexts: s.JSON, Log: x.Trials(), LogFailed: x.LogFailed,
 		More: map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)},
 		Resumed: func(left evaluate.Resumption, torn int) {
 			if torn > 0 {

@@ -161,6 +161,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 		job.Seed = &f.seeds[0]
 	}
 	repetition := evaluate.Repetition{Results: make([]evaluate.Result, 1), Workspaces: []string{job.Workspace}}
+	ctx, record := x.Trial(ctx, trial.Job{Kind: evaluate.Kind, Name: name, Spec: f.document(script, job)})
 	switch {
 	case f.repeat > 1:
 		repetition, err = h.Repeat(ctx, job, f.repeat, f.seeds)
@@ -171,8 +172,33 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 	default:
 		repetition.Results[0], err = h.Run(ctx, job)
 	}
+	recordAll(ctx, record, err, repetition)
 	_ = x.Ended() // the evaluation has all output
 	return showEvaluations(ctx, a, repetition, err, f.repeat, a.LivesHere(s), s)
+}
+
+// document is the job as the log of trials has it.
+func (f *evaluateFlags) document(script string, job evaluate.Job) json.RawMessage {
+	document := evaluate.Document{Schema: evaluate.JobSchemaV1, TimeoutSeconds: job.Timeout.Seconds()}
+	document.ScriptFile, _ = filepath.Abs(script) // empty if the current directory is gone
+	document.TaskFile, _ = filepath.Abs(f.task)
+	document.Workspace, _ = filepath.Abs(job.Workspace)
+	spec, _ := json.Marshal(document) // texts and a finite number
+	return spec
+}
+
+// recordAll adds the evaluations of a job to the log of trials.
+func recordAll(ctx context.Context, record *cli.Trial, err error, r evaluate.Repetition) {
+	var results []trial.Result
+	for _, e := range r.Results {
+		job := record.Job()
+		if e.Seed != nil {
+			job.Seed = new(uint64(*e.Seed))
+		}
+		res, _ := e.Trial(job) // the command reports a result that cannot be encoded
+		results = append(results, res)
+	}
+	record.Record(ctx, err, results...)
 }
 
 // options are the settings and flags as the harness takes them.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -154,7 +156,19 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 			a.Warn("%s", warning)
 		}
 	}
+	document := f.Document
+	document.Out = job.OutDir
+	if document.Wish != "" {
+		document.Wish, _ = filepath.Abs(document.Wish) // empty if the current directory is gone
+	} else {
+		document.Workspace = job.WishDir
+	}
+	asked := trial.Job{Kind: x.gate.Trial().Kind(), Name: job.Lock.Wish.Name}
+	asked.Spec, _ = json.Marshal(document) // texts, flags and a number
+	ctx, record := x.Trial(ctx, asked)
 	report, runErr := x.gate.Run(ctx, job)
+	end, _ := report.Trial(record.Job(), runErr) // only what the command reports as well
+	record.Record(ctx, runErr, end)
 	_ = x.Ended() // the evidence has all output
 	if report.Verdict.Schema == "" {
 		return runErr // there is no verdict
@@ -328,7 +342,16 @@ the replay could not be carried out, 130 interrupted.`,
 			}
 			defer x.Close()
 			o.From = args[0]
+			ctx, record := x.Trial(ctx, trial.Job{Kind: x.gate.Trial().Kind(), Name: "replay"})
 			report, err := x.gate.Replay(ctx, o)
+			end := *replayed(report.Outcome)
+			end.Job, end.Reason, end.ExitCode = record.Job(), string(report.Outcome), -1
+			if err != nil {
+				end.Verdict = trial.Inconclusive
+			} else {
+				end.Detail, _ = json.Marshal(report) // texts and numbers
+			}
+			record.Record(ctx, err, end)
 			if err != nil {
 				_ = x.Ended() // the error is what matters
 				return noGate(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,11 +180,20 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) er
 		}
 		return a.PrintJSON(plan)
 	}
+	job := trial.Job{Kind: tool.Trial().Kind(), Name: filepath.Base(f.output)}
+	if f.seed != nil {
+		if n, unsigned := f.seed.Uint64(); unsigned {
+			job.Seed = &n
+		}
+	}
+	job.Spec, _ = invoke.JobSpec(inv) // texts and a number
+	ctx, record := x.Trial(ctx, job)
 	res, err := tool.Run(ctx, inv)
+	end, wireErr := res.Trial(record.Job())
+	record.Record(ctx, err, end)
 	if res.RunID == "" {
 		return errors.Join(x.Ended(), cmp.Or(err, res.Err())) // nothing ran: there is no result to show
 	}
-	end, wireErr := res.Trial(trial.Job{})
 	return errors.Join(x.Finish(cli.ExitCode(&end, err), res, nil, func() []string { return render.Call(res) }), wireErr)
 }
 

@@ -186,6 +186,7 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 		}
 		return a.PrintJSON(plan.Report(dir))
 	}
+	opts.Log, opts.LogFailed = x.Trials(), x.LogFailed
 	report, err := carryOut(ctx, a, &progress, s.Quiet, tool, plan, opts)
 	_ = x.Ended() // no output was shown
 	if report.Dir == "" {

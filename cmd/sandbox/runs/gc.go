@@ -12,7 +12,10 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -91,8 +94,9 @@ Contracts that were carried out by such a process get their outcome: abandoned.
 
 With --retention the records of contracts of one class are deleted instead, and no
 container is looked at: session is what left nothing but streams and an exit code,
-evidence what left files, or was approved or referred to. Records are kept until
-somebody deletes them.`,
+evidence what left files, or was approved or referred to. Trials of all harnesses that
+are as old leave the log of trials, whatever the class. Records and trials are kept
+until somebody deletes them.`,
 		Example: "  sandbox gc --dry-run\n  sandbox gc --kept\n  sandbox gc --retention session --older-than 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,6 +199,10 @@ func expire(a *cli.App, s settings.Settings, class string, olderThan time.Durati
 			errs = append(errs, a.Print("%s %s: %s, execution %s\n", verb, e.RunID, e.Created.Local().Format(time.DateTime), e.ExecutionID))
 		}
 	}
+	trials, err := expireTrials(store.Dir(), before, dry)
+	if errs = append(errs, err); trials > 0 && !s.JSON {
+		errs = append(errs, a.Print("%s %s from the log\n", verb, text.Count(trials, "trial")))
+	}
 	records, _ := store.ListBrief() // FindExpired has reported unreadable ones
 	for _, each := range records {
 		if each.State == record.Running || !each.Created.Before(before) {
@@ -212,4 +220,17 @@ func expire(a *cli.App, s settings.Settings, class string, olderThan time.Durati
 		errs = append(errs, a.Print("left, because they have no outcome and so no class: sandbox rm %s\n", strings.Join(report.Left, " ")))
 	}
 	return errors.Join(errs...)
+}
+
+// expireTrials removes the trials that ended before a time, and returns their number.
+func expireTrials(stateDir string, before time.Time, dry bool) (int, error) {
+	dir := cli.TrialsDir(stateDir)
+	if !fsx.IsDir(dir) {
+		return 0, nil
+	}
+	log, err := trial.OpenLog(dir)
+	if err != nil {
+		return 0, err
+	}
+	return log.Expire(before, dry)
 }

@@ -125,16 +125,12 @@ func complete(d *jsontext.Decoder, t reflect.Type) error {
 			of = t.Elem()
 		}
 		if kind == '{' {
-			key, err := d.ReadToken()
+			f, err := readKey(d, fields, seen)
 			if err != nil {
 				return err
 			}
-			name := key.String()
-			seen[name] = true
-			if i := indexOf(fields, name); i >= 0 {
-				if of = fields[i].of; fields[i].name != name {
-					return fmt.Errorf("%s has the key %q, which must be written %q", pathOf(d.StackPointer().Parent()), name, fields[i].name)
-				}
+			if f != nil {
+				of = f.of
 			}
 		}
 		if err := complete(d, of); err != nil {
@@ -150,6 +146,24 @@ func complete(d *jsontext.Decoder, t reflect.Type) error {
 		}
 	}
 	return nil
+}
+
+// readKey reads a key of an object, and returns its field; nil for none.
+func readKey(d *jsontext.Decoder, fields []field, seen map[string]bool) (*field, error) {
+	key, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	name := key.String()
+	seen[name] = true
+	i := indexOf(fields, name)
+	if i < 0 {
+		return nil, nil
+	}
+	if fields[i].name != name {
+		return nil, fmt.Errorf("%s has the key %q, which must be written %q", pathOf(d.StackPointer().Parent()), name, fields[i].name)
+	}
+	return &fields[i], nil
 }
 
 // field is a field of a struct in its wire form.

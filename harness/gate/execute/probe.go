@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
@@ -120,7 +121,7 @@ func (x *run) writeSnapshot(res *result.Result) error {
 // it 1.1 times.
 func (x *run) probe(ctx context.Context, bins []string) (map[string]string, error) {
 	req := x.common(x.m.Name + "-probe")
-	req.Labels[labelGate] = "probe"
+	req.Labels[labelGate], req.Labels[trial.LabelRole] = "probe", "probe"
 	first := ""
 	for _, dir := range bins {
 		first += dir + ":"

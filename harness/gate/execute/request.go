@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -60,8 +61,10 @@ func (x *run) request(p *pass, g evidence.Gate) (sandbox.Request, error) {
 	}
 	req.Mounts = append(req.Mounts, readOnly...)
 	req.Labels[labelGate] = strconv.Itoa(g.Index)
+	req.Labels[trial.LabelRole] = fmt.Sprintf("gate %d", g.Index)
 	if p.name != "" {
 		req.Labels[labelSet] = p.name
+		req.Labels[trial.LabelRole] = fmt.Sprintf("%s, gate %d", p.name, g.Index)
 	}
 	req.Command = g.Argv
 	req.WorkDir = spec.RepoDir

@@ -95,7 +95,7 @@ func Checkout(ctx context.Context, dir, revision, into string, exclude []string,
 			if slices.ContainsFunc(exclude, func(leave string) bool { return path.Clean(leave) == name }) {
 				return false, nil
 			}
-			switch e.Mode {
+			switch e.Mode { //nolint:exhaustive // the others are files
 			case filemode.Submodule:
 				if _, err := os.Lstat(filepath.Join(r.root, r.prefix, name, ".git")); err == nil {
 					return false, &RevisionError{revision, fmt.Sprintf("has the submodule %q, whose files are in another repository and are not checked out: "+

@@ -68,17 +68,9 @@ func (r *repository) differ(ctx context.Context, commit plumbing.Hash, ignore []
 	for _, name := range ignore {
 		skip[path.Clean(filepath.ToSlash(name))] = true
 	}
-	committed := map[string]object.TreeEntry{} // those that were not seen yet
-	if !commit.IsZero() {
-		err := r.walkTree(ctx, commit, func(name string, e object.TreeEntry) (bool, error) {
-			if !skip[name] {
-				committed[name] = e
-			}
-			return !skip[name], nil
-		})
-		if err != nil && !errors.Is(err, object.ErrDirectoryNotFound) {
-			return nil, err
-		}
+	committed, err := r.entries(ctx, commit, skip) // those that were not seen yet
+	if err != nil {
+		return nil, err
 	}
 	dirs, err := newIgnores(r.root, r.prefix)
 	if err != nil {
@@ -125,6 +117,24 @@ func (r *repository) differ(ctx context.Context, commit plumbing.Hash, ignore []
 	}
 	slices.Sort(differ)
 	return differ, err
+}
+
+// entries returns the entries of a commit below the prefix, without those of skip.
+func (r *repository) entries(ctx context.Context, commit plumbing.Hash, skip map[string]bool) (map[string]object.TreeEntry, error) {
+	entries := map[string]object.TreeEntry{}
+	if commit.IsZero() {
+		return entries, nil
+	}
+	err := r.walkTree(ctx, commit, func(name string, e object.TreeEntry) (bool, error) {
+		if !skip[name] {
+			entries[name] = e
+		}
+		return !skip[name], nil
+	})
+	if err != nil && !errors.Is(err, object.ErrDirectoryNotFound) {
+		return nil, err
+	}
+	return entries, nil
 }
 
 // same compares a file or a link with an entry of a commit.

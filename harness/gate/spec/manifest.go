@@ -77,9 +77,9 @@ func (b *builder) find(reason evidence.StopReason, gate int, subject, format str
 	b.findings = append(b.findings, evidence.Finding{Reason: reason, Gate: gate, Subject: subject, Detail: fmt.Sprintf(format, args...)})
 }
 
-func (b *builder) when(wrong bool, reason evidence.StopReason, gate int, subject, format string, args ...any) {
+func (b *builder) when(wrong bool, reason evidence.StopReason, subject, format string, args ...any) {
 	if wrong {
-		b.find(reason, gate, subject, format, args...)
+		b.find(reason, 0, subject, format, args...)
 	}
 }
 
@@ -97,14 +97,14 @@ func (b *builder) mode() evidence.Mode {
 // preconditions checks the seal, the commands, the workspace and the repository.
 func (b *builder) preconditions(strict bool) {
 	boundary, commit := b.wish.IOBoundary, b.Repo.Commit
-	b.when(!b.Sealed, evidence.ReasonNotSealed, 0, evidence.WishLockFile, "%s",
+	b.when(!b.Sealed, evidence.ReasonNotSealed, evidence.WishLockFile, "%s",
 		cmp.Or(b.NotSealed, "The wish is not sealed, so that nobody can say what was to be run; seal it first."))
-	b.when(len(b.wish.GateCommands) == 0, evidence.ReasonNoCommands, 0, "gate_commands", "The wish has no commands, and without one nothing can be shown.")
-	b.when(b.WorkspaceOutside, evidence.ReasonOutsideBoundary, 0, boundary, "The boundary is a link that leads out of the folder of the wish.")
-	b.when(!b.WorkspaceExists && !b.WorkspaceOutside, evidence.ReasonNoWorkspace, 0, boundary, "There is no folder at the boundary of the wish.")
-	b.when(strict && b.Repo.Dirty, evidence.ReasonDirty, 0, cmp.Or(commit, boundary), "The workspace is not what the commit says%s, and the run is strict; commit, remove or ignore that. "+
+	b.when(len(b.wish.GateCommands) == 0, evidence.ReasonNoCommands, "gate_commands", "The wish has no commands, and without one nothing can be shown.")
+	b.when(b.WorkspaceOutside, evidence.ReasonOutsideBoundary, boundary, "The boundary is a link that leads out of the folder of the wish.")
+	b.when(!b.WorkspaceExists && !b.WorkspaceOutside, evidence.ReasonNoWorkspace, boundary, "There is no folder at the boundary of the wish.")
+	b.when(strict && b.Repo.Dirty, evidence.ReasonDirty, cmp.Or(commit, boundary), "The workspace is not what the commit says%s, and the run is strict; commit, remove or ignore that. "+
 		"Files are compared as they are: what git converts by its attributes (eol, text, filter) differs, also where git status shows nothing.", b.differences())
-	b.when(strict && !b.Repo.Dirty && commit == "", evidence.ReasonDirty, 0, "", "There is no commit that the workspace could be compared with, and the run is strict.")
+	b.when(strict && !b.Repo.Dirty && commit == "", evidence.ReasonDirty, "", "There is no commit that the workspace could be compared with, and the run is strict.")
 }
 
 // differences names the first files that differ from the commit.

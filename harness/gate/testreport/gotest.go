@@ -22,7 +22,12 @@ var goFraming = regexp.MustCompile(`^ *(?:===|---) `)
 
 // goEvent is one line of go test -json; see go doc test2json.
 type goEvent struct {
-	Action, Package, Test, Output, ImportPath, FailedBuild string
+	Action      string `json:"Action"`
+	Package     string `json:"Package"`
+	Test        string `json:"Test"`
+	Output      string `json:"Output"`
+	ImportPath  string `json:"ImportPath"`
+	FailedBuild string `json:"FailedBuild"`
 }
 
 // parseGoEvent reads a line if it is an event.

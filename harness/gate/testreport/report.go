@@ -61,7 +61,7 @@ func Parse(g evidence.Gate, in Input) Report {
 	if g.Report == evidence.ReportNone {
 		return Report{Source: evidence.ReportNone}
 	}
-	tool, auto := toolOf(g.Argv), isAuto(g)
+	tool := toolOf(g.Argv)
 	events, tap := &goEvents{pkgs: map[string]*goPackage{}, builds: map[string]*head{}}, &tapLines{}
 	var err error
 	if mayHaveEvents := MayHaveEvents(g); in.Stdout != nil {
@@ -77,6 +77,19 @@ func Parse(g evidence.Gate, in Input) Report {
 	if in.Report != nil {
 		junit = readJUnit(in.Report, g.Report == evidence.ReportPytest || tool == toolPytest)
 	}
+	found := choose(g, in, junit, events, tap)
+	if err != nil {
+		found.addProblem("the output could not be read: " + err.Error())
+	}
+	if found.Source != evidence.ReportNone {
+		found.addProblem(againstExit(tool, found, in.ExitCode))
+	}
+	return found
+}
+
+// choose returns the report that counts. junit is nil if there is none.
+func choose(g evidence.Gate, in Input, junit *junitReader, events *goEvents, tap *tapLines) Report {
+	tool, auto := toolOf(g.Argv), isAuto(g)
 	found := Report{Source: evidence.ReportNone}
 	switch {
 	case junit != nil && (auto && tool != toolGo || g.Report == evidence.ReportPytest || g.Report == evidence.ReportJUnit):
@@ -92,12 +105,6 @@ func Parse(g evidence.Gate, in Input) Report {
 	case tool == toolPytest && strings.Contains(g.Env["PYTEST_ADDOPTS"], "--junit") && finished(in.ExitCode):
 		// A test that ends the process of pytest leaves no report.
 		found.Problem = "pytest was asked for a JUnit XML report and left none"
-	}
-	if err != nil {
-		found.addProblem("the output could not be read: " + err.Error())
-	}
-	if found.Source != evidence.ReportNone {
-		found.addProblem(againstExit(tool, found, in.ExitCode))
 	}
 	return found
 }

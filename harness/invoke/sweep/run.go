@@ -33,6 +33,9 @@ type Options struct {
 	Parallel int
 	// KeepGoing goes on after a run that failed. The manifest then has null for its hash.
 	KeepGoing bool
+	// Log, if set, keeps every run as a job. LogFailed is that of [trial.Queue].
+	Log       *trial.Log
+	LogFailed func(error)
 	// Setup is what else the runs depend on, such as the command line. Resume demands the
 	// same. A secret is given as a hash, under a name that begins with [SetupHashed].
 	Setup map[string]string
@@ -205,7 +208,7 @@ func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (repo
 	if err := s.resume(ctx); err != nil {
 		return s.report, err
 	}
-	queue := trial.Queue{Parallel: opts.Parallel}
+	queue := trial.Queue{Parallel: opts.Parallel, Log: opts.Log, LogFailed: opts.LogFailed}
 	if !opts.KeepGoing {
 		queue.Budget.Failures = 1
 	}
@@ -268,6 +271,8 @@ func (s *sweep) jobs(yield func(trial.Job) bool) {
 		if n, unsigned := run.Seed.Uint64(); unsigned {
 			job.Seed = &n
 		}
+		at := func(name string) string { return filepath.Join(s.dir.path, runDir(run.Name, name)) }
+		job.Spec, _ = invoke.JobSpec(invoke.Invocation{Config: at(SpecName), OutputDir: at(OutputName), Adapter: s.plan.config.Adapter, Seed: &run.Seed}) // texts and a number
 		if !run.Kept && !yield(job) {
 			return
 		}
@@ -302,11 +307,6 @@ func (s *sweep) one(ctx context.Context, job trial.Job, emit func(trial.Event), 
 		return trial.Result{}, err
 	}
 	if err := s.dir.begin(end.Name, spec, s.again); err != nil {
-		return trial.Result{}, err
-	}
-	at := func(name string) string { return filepath.Join(s.dir.path, runDir(end.Name, name)) }
-	job.Spec, err = invoke.JobSpec(invoke.Invocation{Config: at(SpecName), OutputDir: at(OutputName), Adapter: s.plan.config.Adapter, Seed: &end.Seed})
-	if err != nil {
 		return trial.Result{}, err
 	}
 	res, err := s.Harness.Run(ctx, job, emit)
