@@ -63,14 +63,14 @@ func replay(ctx context.Context, a *cli.App, from string, f replayFlags) error {
 		return err
 	}
 	defer x.Close()
-	ctx, record := x.Trial(ctx, trial.Job{Kind: x.gate.Trial().Kind(), Name: "replay"})
+	ctx, record := x.Trial(ctx, trial.Job{Kind: x.gate.Trial().Kind(), Name: "replay"}, nil)
 	report, err := x.gate.Replay(ctx, gate.ReplayOptions{From: from, Workspace: f.workspace, OutDir: f.out, Replace: f.replace})
 	end := *replayed(report.Outcome)
 	end.Job, end.Reason, end.ExitCode = record.Job(), string(report.Outcome), -1
 	if err != nil {
 		end.Verdict = trial.Inconclusive
-	} else {
-		end.Detail, _ = json.Marshal(report) // texts and numbers
+	} else if detail, err := json.Marshal(report); err == nil {
+		end.Detail = detail
 	}
 	record.Record(ctx, err, end)
 	if err != nil {

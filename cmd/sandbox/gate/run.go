@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"path/filepath"
 
@@ -163,9 +162,7 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 	} else {
 		document.Workspace = job.WishDir
 	}
-	asked := trial.Job{Kind: x.gate.Trial().Kind(), Name: job.Lock.Wish.Name}
-	asked.Spec, _ = json.Marshal(document) // texts, flags and a number
-	ctx, record := x.Trial(ctx, asked)
+	ctx, record := x.Trial(ctx, trial.Job{Kind: x.gate.Trial().Kind(), Name: job.Lock.Wish.Name}, document)
 	report, runErr := x.gate.Run(ctx, job)
 	end, _ := report.Trial(record.Job(), runErr) // only what the command reports as well
 	record.Record(ctx, runErr, end)
