@@ -117,10 +117,10 @@ func TestParseRefuses(t *testing.T) {
 		"rpm a 1\n":                         "kind must be",
 		"deb a 1\ndeb a 1\n":                "line 2",
 		"python a 1\ndeb a 1\n":             "out of order",
-		"deb  1\n":                          "no plain word",
-		"deb a\x1b 1\n":                     "no plain word",
+		"deb  1\n":                          "not a plain word",
+		"deb a\x1b 1\n":                     "not a plain word",
 		"\n":                                "must be KIND",
-		"deb a " + strings.Repeat("1", 300): "no plain word",
+		"deb a " + strings.Repeat("1", 300): "not a plain word",
 	} {
 		_, err := Parse(text)
 		assert.ErrorContains(t, err, want, text)

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -37,8 +38,12 @@ type run struct {
 
 type trialKey struct{}
 
-// Trial begins the record of a job. Runs in the context belong to it.
-func (x *Session) Trial(ctx context.Context, job trial.Job) (context.Context, *Trial) {
+// Trial begins the record of a job with the harness's own document; nil for none. Runs in
+// the context belong to it.
+func (x *Session) Trial(ctx context.Context, job trial.Job, document any) (context.Context, *Trial) {
+	if spec, err := json.Marshal(document); err == nil && document != nil {
+		job.Spec = spec
+	}
 	job.ID, job.Attempt, job.Name = trial.NewID(), 1, text.Short(job.Name, 256)
 	t := &Trial{session: x, job: job, began: time.Now().UTC()}
 	return context.WithValue(ctx, trialKey{}, t), t

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/netip"
@@ -144,11 +143,11 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 
 // runRecorded executes a contract, and adds it to the log of trials.
 func runRecorded(ctx context.Context, x *cli.Session, h *contract.Harness, job contract.Job, source string) (contract.Outcome, error) {
-	asked := trial.Job{Kind: contract.Kind, Name: source}
+	var document any
 	if c, err := contract.Parse(job.Text, source); err == nil {
-		asked.Spec, _ = json.Marshal(c) // texts and numbers
+		document = c
 	}
-	ctx, record := x.Trial(ctx, asked)
+	ctx, record := x.Trial(ctx, trial.Job{Kind: contract.Kind, Name: source}, document)
 	o, err := h.Run(ctx, job)
 	res, _ := o.Trial(record.Job()) // its record has an outcome that cannot be encoded
 	record.Record(ctx, err, res)

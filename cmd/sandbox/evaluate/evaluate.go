@@ -161,7 +161,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 		job.Seed = &f.seeds[0]
 	}
 	repetition := evaluate.Repetition{Results: make([]evaluate.Result, 1), Workspaces: []string{job.Workspace}}
-	ctx, record := x.Trial(ctx, trial.Job{Kind: evaluate.Kind, Name: name, Spec: f.document(script, job)})
+	ctx, record := x.Trial(ctx, trial.Job{Kind: evaluate.Kind, Name: name}, f.document(script, job))
 	switch {
 	case f.repeat > 1:
 		repetition, err = h.Repeat(ctx, job, f.repeat, f.seeds)
@@ -178,13 +178,12 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 }
 
 // document is the job as the log of trials has it.
-func (f *evaluateFlags) document(script string, job evaluate.Job) json.RawMessage {
+func (f *evaluateFlags) document(script string, job evaluate.Job) evaluate.Document {
 	document := evaluate.Document{Schema: evaluate.JobSchemaV1, TimeoutSeconds: job.Timeout.Seconds()}
 	document.ScriptFile, _ = filepath.Abs(script) // empty if the current directory is gone
 	document.TaskFile, _ = filepath.Abs(f.task)
 	document.Workspace, _ = filepath.Abs(job.Workspace)
-	spec, _ := json.Marshal(document) // texts and a finite number
-	return spec
+	return document
 }
 
 // recordAll adds the evaluations of a job to the log of trials.

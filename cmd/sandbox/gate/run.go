@@ -163,9 +163,7 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 	} else {
 		document.Workspace = job.WishDir
 	}
-	asked := trial.Job{Kind: x.gate.Trial().Kind(), Name: job.Lock.Wish.Name}
-	asked.Spec, _ = json.Marshal(document) // texts, flags and a number
-	ctx, record := x.Trial(ctx, asked)
+	ctx, record := x.Trial(ctx, trial.Job{Kind: x.gate.Trial().Kind(), Name: job.Lock.Wish.Name}, document)
 	report, runErr := x.gate.Run(ctx, job)
 	end, _ := report.Trial(record.Job(), runErr) // only what the command reports as well
 	record.Record(ctx, runErr, end)
@@ -342,14 +340,14 @@ the replay could not be carried out, 130 interrupted.`,
 			}
 			defer x.Close()
 			o.From = args[0]
-			ctx, record := x.Trial(ctx, trial.Job{Kind: x.gate.Trial().Kind(), Name: "replay"})
+			ctx, record := x.Trial(ctx, trial.Job{Kind: x.gate.Trial().Kind(), Name: "replay"}, nil)
 			report, err := x.gate.Replay(ctx, o)
 			end := *replayed(report.Outcome)
 			end.Job, end.Reason, end.ExitCode = record.Job(), string(report.Outcome), -1
 			if err != nil {
 				end.Verdict = trial.Inconclusive
-			} else {
-				end.Detail, _ = json.Marshal(report) // texts and numbers
+			} else if detail, err := json.Marshal(report); err == nil {
+				end.Detail = detail
 			}
 			record.Record(ctx, err, end)
 			if err != nil {

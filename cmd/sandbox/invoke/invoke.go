@@ -186,8 +186,11 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) er
 			job.Seed = &n
 		}
 	}
-	job.Spec, _ = invoke.JobSpec(inv) // texts and a number
-	ctx, record := x.Trial(ctx, job)
+	document, err := invoke.JobSpec(inv)
+	if err != nil {
+		return err
+	}
+	ctx, record := x.Trial(ctx, job, document)
 	res, err := tool.Run(ctx, inv)
 	end, wireErr := res.Trial(record.Job())
 	record.Record(ctx, err, end)
