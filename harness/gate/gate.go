@@ -117,11 +117,11 @@ type Report struct {
 }
 
 // Err returns nil if the gate passed, and else a [*VerdictError].
-func (r Report) Err() error {
-	if r.Verdict.Status == evidence.Pass {
+func (report Report) Err() error {
+	if report.Verdict.Status == evidence.Pass {
 		return nil
 	}
-	return &VerdictError{r.Verdict}
+	return &VerdictError{report.Verdict}
 }
 
 // A VerdictError is a verdict that is not PASS.

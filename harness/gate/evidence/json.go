@@ -140,10 +140,8 @@ func complete(d *jsontext.Decoder, t reflect.Type) error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
-	for _, f := range fields {
-		if !f.optional && !seen[f.name] {
-			return fmt.Errorf("%s has no key %q", pathOf(d.StackPointer()), f.name)
-		}
+	if i := slices.IndexFunc(fields, func(f field) bool { return !f.optional && !seen[f.name] }); i >= 0 {
+		return fmt.Errorf("%s has no key %q", pathOf(d.StackPointer()), fields[i].name)
 	}
 	return nil
 }

@@ -64,10 +64,7 @@ func Status(ctx context.Context, dir string, ignore []string) (evidence.Repo, []
 // differ returns the paths below the prefix that are not as in a commit, sorted and relative
 // to the prefix.
 func (r *repository) differ(ctx context.Context, commit plumbing.Hash, ignore []string) (differ []string, err error) {
-	skip := map[string]bool{".git": true}
-	for _, name := range ignore {
-		skip[path.Clean(filepath.ToSlash(name))] = true
-	}
+	skip := skipped(ignore)
 	committed, err := r.entries(ctx, commit, skip) // those that were not seen yet
 	if err != nil {
 		return nil, err
@@ -117,6 +114,15 @@ func (r *repository) differ(ctx context.Context, commit plumbing.Hash, ignore []
 	}
 	slices.Sort(differ)
 	return differ, err
+}
+
+// skipped is the set of paths that are not compared.
+func skipped(ignore []string) map[string]bool {
+	skip := map[string]bool{".git": true}
+	for _, name := range ignore {
+		skip[path.Clean(filepath.ToSlash(name))] = true
+	}
+	return skip
 }
 
 // entries returns the entries of a commit below the prefix, without those of skip.
