@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -107,11 +108,8 @@ func (r *repository) differ(ctx context.Context, commit plumbing.Hash, ignore []
 			return into, err
 		})
 	})
-	for name, e := range committed { // deleted, or something else
-		if e.Mode != filemode.Dir {
-			differ = append(differ, name)
-		}
-	}
+	maps.DeleteFunc(committed, func(_ string, e object.TreeEntry) bool { return e.Mode == filemode.Dir })
+	differ = slices.AppendSeq(differ, maps.Keys(committed)) // deleted, or something else
 	slices.Sort(differ)
 	return differ, err
 }
