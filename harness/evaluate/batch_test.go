@@ -122,7 +122,7 @@ func TestBatchGoesOn(t *testing.T) {
 	opts := BatchOptions{
 		Task: newTask(t), Timeout: time.Second, Results: path, Workspace: filepath.Join(t.TempDir(), "work"), Log: log,
 		MaxFailures: 9, // so that one runs after the other: the last line is that of the last script
-		Resumed: func(r Resumption, torn int) { left, cut = r, torn },
+		Resumed:     func(r Resumption, torn int) { left, cut = r, torn },
 	}
 	report, err := h.Batch(t.Context(), entries, opts)
 	require.NoError(t, err)
