@@ -168,13 +168,14 @@ func (r *repository) walkTree(ctx context.Context, h plumbing.Hash, visit func(n
 		if depth > maxDepth {
 			return fmt.Errorf("%.200q: is nested deeper than %d directories", dir, maxDepth)
 		}
+		// All entries count before one is visited: the trees above stay in memory.
+		if left -= len(tree.Entries); left < 0 {
+			return fmt.Errorf("the commit has more than %d files and directories", maxFiles)
+		}
 		seen := map[string]bool{}
 		for _, e := range tree.Entries {
 			name := path.Join(dir, e.Name)
-			left--
 			switch {
-			case left < 0:
-				return fmt.Errorf("the commit has more than %d files and directories", maxFiles)
 			case !safeName(e.Name) || len(name) > maxPath:
 				return fmt.Errorf("%.200q in %.200q: is a name that no file of a repository may have", e.Name, dir)
 			case seen[e.Name]:

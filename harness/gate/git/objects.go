@@ -53,7 +53,10 @@ var errLarge = fmt.Errorf("it has, or consists of, more than %d bytes", maxObjec
 // EncodedObject implements the reading of objects for go-git.
 func (o *objects) EncodedObject(kind plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
 	c, err := o.find(h)
-	if err == nil && plumbing.ComputeHash(c.kind, c.data) != h {
+	switch {
+	case err == nil && c.kind != plumbing.BlobObject && len(c.data) > maxSmall:
+		err = fmt.Errorf("it is a %s of more than %d bytes", c.kind, maxSmall)
+	case err == nil && plumbing.ComputeHash(c.kind, c.data) != h:
 		err = errors.New("its content does not have that hash")
 	}
 	switch {

@@ -368,3 +368,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestGoTestAgain: a script that tests a package twice owes the end of both runs.
+func TestGoTestAgain(t *testing.T) {
+	event := func(action, test string) string {
+		return fmt.Sprintf(`{"Action":%q,"Package":"m/a","Test":%q}`, action, test) + "\n"
+	}
+	first := event("start", "") + event("run", "TestA") + event("pass", "TestA") + event("pass", "")
+	r := parse("sh test.sh", evidence.ReportAuto, 0, first+event("start", "")+event("run", "TestB"), "")
+	assert.Contains(t, r.Problem, "the events of 1 packages have no end")
+	assert.Equal(t, []string{"m/a.TestA passed", "m/a.TestB error"}, outcomesOf(r))
+	r = parse("sh test.sh", evidence.ReportAuto, 0, first+first, "")
+	assert.Empty(t, r.Problem)
+}
