@@ -343,3 +343,21 @@ func TestCheckoutLimit(t *testing.T) {
 	var limit *fsx.LimitError
 	require.ErrorAs(t, err, &limit)
 }
+
+// TestResolveHashOnly: a full hash stands for its object alone. A repository without that
+// commit can have a branch of this name.
+func TestResolveHashOnly(t *testing.T) {
+	f := newFixture(t)
+	f.write("a", "1")
+	other := f.commit()
+	hash := "1234567890123456789012345678901234567890"
+	require.NoError(t, f.repo.Storer.SetReference(plumbing.NewHashReference(plumbing.NewBranchReferenceName(hash), other)))
+	for _, revision := range []string{hash, hash + "~0", hash + "^0"} {
+		_, err := Resolve(f.dir, revision)
+		var unknown *RevisionError
+		require.ErrorAs(t, err, &unknown, revision)
+	}
+	got, err := Resolve(f.dir, other.String())
+	require.NoError(t, err)
+	require.Equal(t, other.String(), got)
+}
