@@ -34,6 +34,8 @@ type objects struct {
 	dir    *os.Root
 	packs  []*pack
 	loaded bool
+	// indexed is how many bytes the indexes of the packs have.
+	indexed int64
 }
 
 type pack struct {
@@ -143,8 +145,8 @@ func (o *objects) openPack(name string) error {
 		return err
 	}
 	defer idx.Close()
-	if info.Size() > maxIndex {
-		return fmt.Errorf("has more than %d bytes", maxIndex)
+	if o.indexed += info.Size(); o.indexed > maxIndex {
+		return fmt.Errorf("has more than %d bytes, with the indexes before it", maxIndex)
 	}
 	p := &pack{index: idxfile.NewMemoryIndex(), bases: map[int64]content{}}
 	if err := idxfile.NewDecoder(idx).Decode(p.index); err != nil {
