@@ -3,7 +3,6 @@ package evaluate
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
@@ -152,7 +151,7 @@ func (r Result) withRun(res *result.Result) Result {
 	r.EvaluationResult = EvaluationResult{
 		Score: res.Score, Stdout: res.Stdout, Stderr: res.Stderr, ExitCode: res.ExitCode,
 		DurationSeconds: res.DurationSeconds, IsError: res.IsError, ErrorTraceback: res.ErrorTraceback,
-		ErrorReason: res.ErrorReason, ErrorSummary: res.ErrorSummary, Warnings: slices.Concat([]string{}, r.Warnings, res.Warnings),
+		ErrorReason: res.ErrorReason, ErrorSummary: res.ErrorSummary, Warnings: append(append([]string{}, r.Warnings...), res.Warnings...),
 	}
 	r.Run, r.SelfReported = factsOf(res), res.Score != nil
 	return r
