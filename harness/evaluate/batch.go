@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -328,7 +329,7 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 		}()
 	}
 	queue := trial.Queue{
-		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures}, Log: b.Log, LogFailed: b.LogFailed, Emit: b.emit,
+		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures, IsFailure: b.isFailure}, Log: b.Log, LogFailed: b.LogFailed, Emit: b.emit,
 		Failed: func(job trial.Job, err error) error { return b.failed(ctx, job, err) },
 	}
 	jobs, err := b.jobs()
@@ -353,8 +354,14 @@ func (b *batch) jobs() ([]trial.Job, error) {
 		job := trial.Job{ID: trial.NewID(), Name: e.Name, Parent: parent, Seed: b.report.asked(i).seed64()}
 		if b.Log != nil {
 			document := Document{Schema: JobSchemaV1, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds()}
-			document.ScriptFile, _ = filepath.Abs(e.Path) // empty if the current directory is gone
-			document.Workspace, _ = filepath.Abs(e.Workspace)
+			if e.Text != nil {
+				document.Script = *e.Text
+			} else {
+				document.ScriptFile, _ = filepath.Abs(e.Path) // empty if the current directory is gone
+			}
+			if e.Workspace != "" {
+				document.Workspace, _ = filepath.Abs(e.Workspace)
+			}
 			if job.Spec, err = json.Marshal(document); err != nil {
 				return nil, fmt.Errorf("evaluate: the job %s cannot be encoded: %w", e.Name, err)
 			}
@@ -368,16 +375,21 @@ func (b *batch) jobs() ([]trial.Job, error) {
 // Run runs the entry of a job.
 func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
 	i := b.index[job.ID]
-	res, err := b.one(ctx, b.h.forJob(job, emit), b.entries[i], b.earlier[i])
+	h := b.h.forJob(job, emit)
+	res, err := b.one(ctx, h, b.entries[i], b.earlier[i])
 	b.ended[i] = &res
 	if res.Run != nil || ctx.Err() == nil || res.Conclusive() { // otherwise it did not begin
 		b.report.Results[i] = b.kept(res) // also if it cannot be written
 	}
-	ended, encodeErr := res.Bounded().Trial(job)
-	if res.Conclusive() && res.EndedWell() {
-		ended.Verdict = trial.Passed // a wrong submission is not a failed script
-	}
+	ended, encodeErr := h.trial(job, res.Bounded())
 	return ended, errors.Join(err, encodeErr)
+}
+
+// isFailure says what MaxFailures counts: not a wrong submission or our failure to check it, and
+// not a run that somebody stopped.
+func (b *batch) isFailure(r trial.Result) bool {
+	res := b.ended[b.index[r.Job.ID]]
+	return !res.EndedWell() && (res.Run == nil || res.Run.Status != result.StatusCanceled)
 }
 
 // one evaluates one script, of which an earlier result may be known.

@@ -121,7 +121,8 @@ func TestBatchGoesOn(t *testing.T) {
 	cut := 0
 	opts := BatchOptions{
 		Task: newTask(t), Timeout: time.Second, Results: path, Workspace: filepath.Join(t.TempDir(), "work"), Log: log,
-		Resumed: func(r Resumption, torn int) { left, cut = r, torn },
+		MaxFailures: 9, // so that one runs after the other: the last line is that of the last script
+		Resumed:     func(r Resumption, torn int) { left, cut = r, torn },
 	}
 	report, err := h.Batch(t.Context(), entries, opts)
 	require.NoError(t, err)
@@ -182,6 +183,22 @@ func TestBatchEndsEarly(t *testing.T) {
 	report, err = newEvaluator(t, gone, Options{}).Batch(t.Context(), entriesOf(t, "a", "b", "c", "d"), opts(BatchOptions{Task: task, MaxFailures: 9}))
 	require.ErrorIs(t, err, ErrEngine)
 	require.Nil(t, report.Results[3])
+	_, err = newEvaluator(t, gone, Options{}).Batch(t.Context(), entriesOf(t, "a", "b"), opts(BatchOptions{Task: task, MaxFailures: 1}))
+	require.ErrorIs(t, err, ErrEngine, "not the fault of a script")
+	require.NotErrorAs(t, err, new(*FailuresError))
+
+	stopped := &fakeRunner{program: func(fakeRun) fakeEnd { return fakeEnd{status: result.StatusCanceled, code: 143} }}
+	report, err = newEvaluator(t, stopped, Options{}).Batch(t.Context(), entriesOf(t, "a", "b"), opts(BatchOptions{Task: task, MaxFailures: 1}))
+	require.NoError(t, err, "somebody else stopped the runs: the scripts did not fail")
+	require.NotNil(t, report.Results[1])
+
+	unchecked := newEvaluator(t, &fakeRunner{program: func(fakeRun) fakeEnd {
+		_ = os.Remove(sample) // the second script finds none
+		return prints("1")
+	}}, Options{Submission: &submission.Rule{Sample: sample}})
+	report, err = unchecked.Batch(t.Context(), entriesOf(t, "a", "b"), opts(BatchOptions{Task: task, MaxFailures: 1}))
+	require.NoError(t, err, "we failed to check the submission: the scripts did not fail")
+	require.False(t, report.Results[1].Conclusive())
 
 	var cause error
 	waits := &fakeRunner{program: func(run fakeRun) fakeEnd {
@@ -211,6 +228,44 @@ func TestBatchKeepsWhatItCannotWrite(t *testing.T) {
 }
 
 // TestEntries reports everything that is wrong with the scripts at once.
+// TestBatchLog: the log of trials has the same facts of a script as that of a single job.
+func TestBatchLog(t *testing.T) {
+	log, err := trial.OpenLog(t.TempDir())
+	require.NoError(t, err)
+	sample := filepath.Join(t.TempDir(), "s.csv")
+	writeFile(t, sample, "id\n1\n")
+	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
+		if run.n == 1 {
+			return crashes("A: 1")
+		}
+		run.leave("out.txt", "x")
+		return prints("1")
+	}}
+	h := newEvaluator(t, runner, Options{Submission: &submission.Rule{Sample: sample}})
+	_, err = h.Batch(t.Context(), []Entry{{Name: "a", Text: new("a"), SHA256: hashText("a")}}, BatchOptions{
+		Task: newTask(t), Timeout: time.Second, Log: log, MaxRetries: 1,
+		Debug: func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
+			return mlestar.NewSolution("b", mlestar.PhaseRefined), nil
+		},
+	})
+	require.NoError(t, err)
+	for r, err := range log.List() {
+		require.NoError(t, err)
+		require.Equal(t, trial.Failed, r.Verdict, "there is no submission")
+		require.Equal(t, []trial.RunRef{{ID: "run-1", Role: "program"}, {ID: "run-2", Role: "program"}}, r.Runs)
+		require.Equal(t, trial.Usage{WallSeconds: 3, Runs: 2}, r.Usage)
+		whole, err := log.Get(r.Job.ID)
+		require.NoError(t, err)
+		require.Len(t, whole.Files, 1)
+		var d Document
+		require.NoError(t, json.Unmarshal(whole.Job.Spec, &d))
+		require.Equal(t, "a", d.Script)
+		require.Empty(t, d.ScriptFile+d.Workspace)
+		return
+	}
+	t.Fatal("nothing was recorded")
+}
+
 func TestEntries(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

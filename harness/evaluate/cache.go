@@ -211,7 +211,11 @@ func (h *Harness) keep(ctx context.Context, key string, files seen, x execution,
 		var ended trial.Result
 		if ended, err = res.Trial(trial.Job{Kind: Kind, Name: res.Name, Key: key, Seed: res.seed64()}); err == nil {
 			ended.Started = time.Now()
-			err = h.cache.Add(ended)
+			if len(ended.Detail) > trial.MaxDetail {
+				err = fmt.Errorf("the result is longer than %d bytes", trial.MaxDetail)
+			} else {
+				err = h.cache.Add(ended)
+			}
 		}
 	}
 	if err != nil {

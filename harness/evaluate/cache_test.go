@@ -54,6 +54,19 @@ func TestCache(t *testing.T) {
 }
 
 // Whatever an evaluation depends on makes another entry.
+// TestCacheTooLong: a result that the cache cannot hold is not an entry that never works.
+func TestCacheTooLong(t *testing.T) {
+	runner := &fakeRunner{program: func(fakeRun) fakeEnd { return fakeEnd{stdout: strings.Repeat("x", 33<<20)} }}
+	cache := t.TempDir()
+	h := newEvaluator(t, runner, Options{Cache: cache})
+	for range 2 {
+		res, err := h.Run(t.Context(), Job{Script: "x", Task: newTask(t), Timeout: time.Second})
+		require.NoError(t, err)
+		require.Len(t, res.Warnings, 1)
+		require.Contains(t, res.Warnings[0], "is not written: the result is longer than")
+	}
+}
+
 func TestCacheMisses(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, job *Job, opts *Options){
 		"script":  func(_ *testing.T, job *Job, _ *Options) { job.Script = "score 0.6" },

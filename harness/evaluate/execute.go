@@ -93,6 +93,7 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 	h.log.LogAttrs(ctx, slog.LevelInfo, "script started",
 		slog.String("script", x.script), slog.String("cwd", x.dir), slog.Duration("timeout", x.timeout))
 	res, err := h.box.Run(ctx, h.label(req, roleProgram), h.opts.IO, h.opts.Hooks)
+	h.spent.note(res, roleProgram)
 	if res == nil {
 		return nil, err
 	}

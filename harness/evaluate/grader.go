@@ -159,6 +159,7 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	hooks := h.opts.Hooks
 	hooks.Started = nil
 	graded, err := h.box.Run(ctx, h.label(grader.request(h.opts.Request, input, job.Name), roleGrader), hooks)
+	h.spent.note(graded, roleGrader)
 	if err != nil {
 		err = fmt.Errorf("running the grader: %w", err)
 	}

@@ -57,6 +57,7 @@ type Harness struct {
 	stock  *stock
 	grader []byte    // the grader's program
 	job    trial.Job // that the runs belong to; empty for none
+	spent  *spent    // by that job; nil for none
 }
 
 // New returns a harness. It refuses, joined, every option that makes no sense, and a grader,

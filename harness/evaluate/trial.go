@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/trial"
@@ -66,10 +67,17 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 	}
 	h := t.h.forJob(job, emit)
 	res, err := h.Run(ctx, decoded)
-	ended, encodeErr := res.Trial(job)
+	ended, encodeErr := h.trial(job, res)
 	if err == nil {
 		err = encodeErr
 	}
+	return ended, err
+}
+
+// trial completes [Result.Trial] with the files of the job, and with all runs of a harness of
+// [Harness.forJob]: also graders and the scripts before a repair.
+func (h *Harness) trial(job trial.Job, res Result) (trial.Result, error) {
+	ended, err := res.Trial(job)
 	if res.Run != nil && !res.Cached {
 		if record, err := h.box.Store().Load(res.Run.ID); err == nil && record.Result != nil {
 			for _, o := range record.Result.Outputs {
@@ -77,7 +85,28 @@ func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Ev
 			}
 		}
 	}
+	// A cached run, and one whose outputs are only graded again, are of an earlier job.
+	earlier := slices.DeleteFunc(ended.Runs, func(ref trial.RunRef) bool { return slices.Contains(h.spent.runs, ref) })
+	ended.Runs, ended.Usage = slices.Concat(earlier, h.spent.runs), h.spent.usage
 	return ended, err
+}
+
+// spent is the runs of one job and their usage. They are one after the other.
+type spent struct {
+	runs  []trial.RunRef
+	usage trial.Usage
+}
+
+// note adds a run.
+func (s *spent) note(res *result.Result, role string) {
+	if s == nil || res == nil {
+		return
+	}
+	s.runs = append(s.runs, trial.RunRef{ID: res.ID, Role: role})
+	s.usage.Runs++
+	s.usage.WallSeconds += res.DurationSeconds
+	s.usage.CPUSeconds += res.Resources.CPUSeconds
+	s.usage.GPUSeconds += res.DurationSeconds * float64(len(res.Enforced.GPUs))
 }
 
 // decodeJob reads the document of a job.
@@ -155,7 +184,7 @@ func (h *Harness) forJob(job trial.Job, emit func(trial.Event)) *Harness {
 			}
 		}
 	})
-	other.job = job
+	other.job, other.spent = job, &spent{}
 	return other
 }
 
@@ -228,7 +257,7 @@ func (r Result) Trial(job trial.Job) (trial.Result, error) {
 	var err error
 	if out.Detail, err = json.Marshal(r); err != nil {
 		err = fmt.Errorf("evaluate: the result cannot be encoded: %w", err)
-		out.Score = nil
+		out.Score, out.Verdict = nil, trial.Inconclusive
 	}
 	return out, err
 }

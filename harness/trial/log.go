@@ -32,7 +32,6 @@ const (
 // Bounds of a log.
 const (
 	maxSpec   = 16 << 20 // of job.json
-	maxDetail = 32 << 20 // of a result
 	maxResult = 64 << 20 // of result.json
 	maxEvents = 4 << 20  // of events.jsonl; later events are not kept
 	maxText   = 4 << 10  // of the text of an event
@@ -44,6 +43,9 @@ var (
 	indexLines = fsx.Lines{Start: `{"schema":"` + ResultSchemaV1 + `"`, Max: 256 << 10}
 	eventLines = fsx.Lines{Start: `{"schema":"` + EventSchemaV1 + `"`, Max: 64 << 10}
 )
+
+// MaxDetail bounds [Result.Detail] in a log, in bytes. A longer one is left out.
+const MaxDetail = 32 << 20
 
 // ErrNoJob means that a log has no job with this ID.
 var ErrNoJob = errors.New("no such job")
@@ -117,8 +119,8 @@ func (l *Log) Known(job Job) (Result, bool) {
 
 // List returns the results in the order in which they were written, without Detail, Files,
 // Problems and the Spec of the job. A job that ran again after an inconclusive result is
-// there more than once. An error is about one result, and others may follow it. Memory does
-// not grow with the number of results.
+// there more than once. An error is about one result, and others may follow it. Of each
+// result the log holds its key and ID in memory, and nothing else.
 func (l *Log) List() iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		l.mu.Lock()
@@ -265,7 +267,7 @@ func (l *Log) event(e Event) error {
 // lock: otherwise another process could add a line for the result in between.
 func (l *Log) end(r Result) error {
 	r = r.complete()
-	if len(r.Detail) > maxDetail {
+	if len(r.Detail) > MaxDetail {
 		r.Problems = append(r.Problems, Problem{Field: "detail", Rule: fmt.Sprintf("%d bytes are too many for the log, and left out", len(r.Detail))})
 		r.Detail = nil
 	}

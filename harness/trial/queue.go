@@ -43,10 +43,11 @@ type Budget struct {
 	Wall       time.Duration
 	Runs       int // of the sandbox
 	GPUSeconds float64
-	// Failures ends the queue after this number of jobs that did not pass, FailuresInARow
-	// after this number of them with none between that passed. Known and canceled jobs do not
-	// count.
+	// Failures ends the queue after this number of jobs that failed, FailuresInARow after this
+	// number of them with none between that passed. Known and canceled jobs do not count.
 	Failures, FailuresInARow int
+	// IsFailure says which of the other jobs failed; nil is every one that did not pass.
+	IsFailure func(Result) bool
 }
 
 // Retry says which results are tried again, and how often.
@@ -226,10 +227,10 @@ func (r *running) one(ctx context.Context, t *turn, job Job) {
 		r.mu.Unlock()
 		return
 	}
-	r.count(res, canceled)
-	if err != nil && !canceled {
+	if err != nil && !canceled { // before count: this says more than a number of failures
 		r.failed(job, err)
 	}
+	r.count(res, canceled)
 	if log := r.log.Load(); log != nil {
 		if err := log.end(res); err != nil && !r.withoutLog(err) {
 			r.fail(err)
@@ -346,14 +347,15 @@ func (r *running) count(res Result, canceled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.summary.count(res.Verdict)
+	b := r.Budget
 	switch {
 	case res.Verdict == Passed:
 		r.inARow = 0
-	case !canceled:
+	case !canceled && (b.IsFailure == nil || b.IsFailure(res)):
 		r.failures++
 		r.inARow++
 	}
-	switch b := r.Budget; {
+	switch {
 	case b.Failures > 0 && r.failures >= b.Failures:
 		r.stop(&BudgetError{"failures", strconv.Itoa(b.Failures)})
 	case b.FailuresInARow > 0 && r.inARow >= b.FailuresInARow:

@@ -1,8 +1,11 @@
 package treehash
 
 import (
+	"cmp"
 	"encoding/json"
 	"io/fs"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +20,7 @@ type Memory struct {
 	Files  map[string]known `json:"files"`
 
 	mu    sync.Mutex
-	fresh bool // something was read since Save
+	fresh bool // something was read or forgotten since Save
 }
 
 type known struct {
@@ -45,7 +48,7 @@ func LoadMemory(path string) *Memory {
 	return m
 }
 
-// Save writes a memory that learned something. A memory that cannot be written costs time
+// Save writes a memory that learned or forgot something. A memory that cannot be written costs time
 // only.
 func (m *Memory) Save(path string) {
 	m.mu.Lock()
@@ -79,4 +82,19 @@ func (m *Memory) sum(name string, info fs.FileInfo, read func() (string, error))
 		m.Files[name], m.fresh = known{info.Size(), stamp, sum}, true
 	}
 	return sum, err
+}
+
+// keep forgets the files that are not among the entries of a tree, which are sorted.
+func (m *Memory) keep(entries []entry) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := len(m.Files)
+	maps.DeleteFunc(m.Files, func(name string, _ known) bool {
+		_, found := slices.BinarySearchFunc(entries, name, func(e entry, name string) int { return cmp.Compare(e.path, name) })
+		return !found
+	})
+	m.fresh = m.fresh || len(m.Files) < before
 }

@@ -98,6 +98,7 @@ func Of(ctx context.Context, dir string, opts Options) (digest Digest, err error
 		return Digest{}, err
 	}
 	slices.SortFunc(w.entries, func(a, b entry) int { return cmp.Compare(a.path, b.path) })
+	w.memory.keep(w.entries)
 	sum, state := sha256.New(), sha256.New()
 	for _, e := range w.entries { // names and targets of links do not contain NUL bytes
 		fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", e.path, e.kind, e.value)

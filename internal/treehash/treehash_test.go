@@ -143,6 +143,18 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, first.Sum, again.Sum, "a memory that cannot be read is empty")
 }
 
+// TestMemoryForgets: a memory does not grow with the files that a tree once had.
+func TestMemoryForgets(t *testing.T) {
+	dir, path := build(t, nil), filepath.Join(t.TempDir(), "memory.json")
+	memory := LoadMemory(path)
+	memory.Files["gone"] = known{1, [4]int64{}, strings.Repeat("0", 64)}
+	_, err := Of(t.Context(), dir, Options{Memory: memory})
+	require.NoError(t, err)
+	memory.Save(path)
+	require.NotContains(t, LoadMemory(path).Files, "gone")
+	require.FileExists(t, path)
+}
+
 // BenchmarkOf: a tree of 1 GiB, with and without a memory.
 func BenchmarkOf(b *testing.B) {
 	dir := b.TempDir()

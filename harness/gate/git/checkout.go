@@ -16,6 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 )
@@ -29,6 +30,15 @@ func (e *RevisionError) Error() string { return fmt.Sprintf("revision %.200q: %s
 
 // revisionForm is a name with ~N and ^N behind it.
 var revisionForm = regexp.MustCompile(`^[^\x00-\x20~^:?*@{\[\\\x7f.-][^\x00-\x20~^:?*{\[\\\x7f]{0,254}(?:~[0-9]{0,4}|\^[0-2]?)*$`)
+
+// byHash is a repository without references. go-git takes the branch of that name for a hash
+// of no commit, and git does not.
+type byHash struct{ *repository }
+
+// Reference implements the reading of references for go-git.
+func (byHash) Reference(plumbing.ReferenceName) (*plumbing.Reference, error) {
+	return nil, plumbing.ErrReferenceNotFound
+}
 
 // Resolve returns the commit that a revision stands for. A [*RevisionError] says that the
 // repository of dir does not have it, or that there is no repository.
@@ -55,7 +65,11 @@ func resolve(dir, revision string) (*repository, plumbing.Hash, error) {
 		rule = "must be a branch, a tag or the hash of a commit, with ~N or ^N behind it"
 	} else {
 		var h *plumbing.Hash
-		h, err = (&gogit.Repository{Storer: r}).ResolveRevision(plumbing.Revision(revision))
+		var from storage.Storer = r
+		if name := revision[:strings.IndexAny(revision+"~", "~^")]; plumbing.IsHash(name) {
+			from = byHash{r}
+		}
+		h, err = (&gogit.Repository{Storer: from}).ResolveRevision(plumbing.Revision(revision))
 		switch {
 		case err == nil:
 			return r, *h, nil
@@ -168,13 +182,14 @@ func (r *repository) walkTree(ctx context.Context, h plumbing.Hash, visit func(n
 		if depth > maxDepth {
 			return fmt.Errorf("%.200q: is nested deeper than %d directories", dir, maxDepth)
 		}
+		// All entries count before one is visited: the trees above stay in memory.
+		if left -= len(tree.Entries); left < 0 {
+			return fmt.Errorf("the commit has more than %d files and directories", maxFiles)
+		}
 		seen := map[string]bool{}
 		for _, e := range tree.Entries {
 			name := path.Join(dir, e.Name)
-			left--
 			switch {
-			case left < 0:
-				return fmt.Errorf("the commit has more than %d files and directories", maxFiles)
 			case !safeName(e.Name) || len(name) > maxPath:
 				return fmt.Errorf("%.200q in %.200q: is a name that no file of a repository may have", e.Name, dir)
 			case seen[e.Name]:

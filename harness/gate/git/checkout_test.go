@@ -244,7 +244,21 @@ func TestCheckoutBomb(t *testing.T) {
 		return true, nil
 	})
 	require.EqualError(t, err, "the commit has more than 500000 files and directories")
-	require.Equal(t, maxFiles, visited)
+	require.LessOrEqual(t, visited, maxFiles)
+}
+
+// TestCheckoutWide: the entries of a tree count before the trees in it are read. Otherwise
+// each of many nested trees could hold the limit in memory.
+func TestCheckoutWide(t *testing.T) {
+	f := newFixture(t)
+	file := f.object(plumbing.BlobObject, []byte("x"))
+	entries := []object.TreeEntry{{Name: "a", Mode: filemode.Dir, Hash: plumbing.NewHash("1234567890123456789012345678901234567890")}}
+	for i := range maxFiles {
+		entries = append(entries, object.TreeEntry{Name: fmt.Sprintf("b%06d", i), Mode: filemode.Regular, Hash: file})
+	}
+	f.commitTree("evil", f.tree(entries...))
+	_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
+	require.ErrorContains(t, err, "more than 500000 files and directories")
 }
 
 // loose writes an object file by hand, under a hash that it need not have.
@@ -295,6 +309,14 @@ func TestDamagedObjects(t *testing.T) {
 		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
 		require.ErrorContains(t, err, "is damaged")
 	})
+	t.Run("huge tree", func(t *testing.T) { // an entry needs several times its bytes in memory
+		f := newFixture(t)
+		h := plumbing.NewHash("1234567890123456789012345678901234567890")
+		f.loose(h, func(w io.Writer) { fmt.Fprintf(w, "tree %d\x00", maxSmall+1); zeros(w, maxSmall+1) })
+		f.commitTree("evil", h)
+		_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
+		require.ErrorContains(t, err, "more than 67108864 bytes")
+	})
 	t.Run("commit", func(t *testing.T) {
 		f := newFixture(t)
 		h := plumbing.NewHash("1234567890123456789012345678901234567890")
@@ -320,4 +342,22 @@ func TestCheckoutLimit(t *testing.T) {
 	_, err := Checkout(t.Context(), f.dir, "HEAD", filepath.Join(t.TempDir(), "into"), nil, 4)
 	var limit *fsx.LimitError
 	require.ErrorAs(t, err, &limit)
+}
+
+// TestResolveHashOnly: a full hash stands for its object alone. A repository without that
+// commit can have a branch of this name.
+func TestResolveHashOnly(t *testing.T) {
+	f := newFixture(t)
+	f.write("a", "1")
+	other := f.commit()
+	hash := "1234567890123456789012345678901234567890"
+	require.NoError(t, f.repo.Storer.SetReference(plumbing.NewHashReference(plumbing.NewBranchReferenceName(hash), other)))
+	for _, revision := range []string{hash, hash + "~0", hash + "^0"} {
+		_, err := Resolve(f.dir, revision)
+		var unknown *RevisionError
+		require.ErrorAs(t, err, &unknown, revision)
+	}
+	got, err := Resolve(f.dir, other.String())
+	require.NoError(t, err)
+	require.Equal(t, other.String(), got)
 }

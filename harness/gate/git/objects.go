@@ -34,6 +34,8 @@ type objects struct {
 	dir    *os.Root
 	packs  []*pack
 	loaded bool
+	// indexed is how many bytes the indexes of the packs have.
+	indexed int64
 }
 
 type pack struct {
@@ -53,7 +55,10 @@ var errLarge = fmt.Errorf("it has, or consists of, more than %d bytes", maxObjec
 // EncodedObject implements the reading of objects for go-git.
 func (o *objects) EncodedObject(kind plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
 	c, err := o.find(h)
-	if err == nil && plumbing.ComputeHash(c.kind, c.data) != h {
+	switch {
+	case err == nil && c.kind != plumbing.BlobObject && len(c.data) > maxSmall:
+		err = fmt.Errorf("it is a %s of more than %d bytes", c.kind, maxSmall)
+	case err == nil && plumbing.ComputeHash(c.kind, c.data) != h:
 		err = errors.New("its content does not have that hash")
 	}
 	switch {
@@ -140,8 +145,8 @@ func (o *objects) openPack(name string) error {
 		return err
 	}
 	defer idx.Close()
-	if info.Size() > maxIndex {
-		return fmt.Errorf("has more than %d bytes", maxIndex)
+	if o.indexed += info.Size(); o.indexed > maxIndex {
+		return fmt.Errorf("has more than %d bytes, with the indexes before it", maxIndex)
 	}
 	p := &pack{index: idxfile.NewMemoryIndex(), bases: map[int64]content{}}
 	if err := idxfile.NewDecoder(idx).Decode(p.index); err != nil {

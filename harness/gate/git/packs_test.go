@@ -150,3 +150,15 @@ func TestPackIndexHostile(t *testing.T) {
 		})
 	}
 }
+
+// TestPackIndexesTogether: the indexes of all packs are in memory at once.
+func TestPackIndexesTogether(t *testing.T) {
+	f := newFixture(t)
+	f.pack(packed{plumbing.ComputeHash(plumbing.BlobObject, []byte("abc")), plumbing.BlobObject, 3, nil, []byte("abc")})
+	large := ".git/objects/pack/pack-ffffffffffffffffffffffffffffffffffffffff.idx"
+	f.write(large, "")
+	require.NoError(t, os.Truncate(f.path(large), maxIndex)) // needs no room on the disk
+	f.commitTree("evil", plumbing.NewHash("1234567890123456789012345678901234567890"))
+	_, err := Checkout(t.Context(), f.dir, "evil", filepath.Join(t.TempDir(), "into"), nil, 1<<20)
+	require.ErrorContains(t, err, "more than 1073741824 bytes")
+}

@@ -31,9 +31,9 @@ import (
 
 // Limits of what is read. Sizes are bytes.
 const (
-	maxSmall  = 64 << 20  // the configuration, the packed references
-	maxObject = 256 << 20 // one object, together with the objects that it is a difference of
-	maxIndex  = 1 << 30   // the index of a pack
+	maxSmall  = 64 << 20  // the configuration, the packed references, one commit, tag or tree
+	maxObject = 256 << 20 // one object, and each one that it is a difference of
+	maxIndex  = 1 << 30   // the indexes of all packs
 	maxFiles  = 500_000   // the entries of a workspace or of a commit
 	maxDepth  = 200       // nested directories
 	maxPath   = 4096

@@ -221,6 +221,10 @@ var aspects = []aspect{
 	{"no own exit code", func(in *Input) { in.Tests.ExitCode = nil }, evidence.ReasonIncomplete, "contradicts itself"},
 	{"negative count", func(in *Input) { counts(in, evidence.Counts{Total: 2, Passed: 4, Failed: -2}) }, evidence.ReasonIncomplete, "negative"},
 	{"other total", func(in *Input) { counts(in, evidence.Counts{Total: 9, Passed: 4}) }, evidence.ReasonIncomplete, "not the sum"},
+	{"failing case beside dropped ones", func(in *Input) {
+		ran(in).Cases[0].Outcome = evidence.Failed
+		ran(in).Counts, ran(in).CasesDropped = &evidence.Counts{Total: 3, Passed: 3}, 1
+	}, evidence.ReasonIncomplete, "other outcomes"},
 	{"other cases", func(in *Input) { ran(in).Counts = &evidence.Counts{Total: 3, Passed: 3} }, evidence.ReasonIncomplete, "another number of cases"},
 	{"other outcomes", func(in *Input) { ran(in).Cases[0].Outcome = evidence.Skipped }, evidence.ReasonIncomplete, "other outcomes"},
 	{"odd outcome", func(in *Input) { ran(in).Cases[0].Outcome = "great" }, evidence.ReasonIncomplete, "great"},

@@ -90,6 +90,9 @@ func (g *goEvents) event(e goEvent) {
 		return
 	}
 	pkg := entry(g, g.pkgs, e.Package)
+	if pkg != nil && pkg.ended && (e.Action == "start" || e.Action == "run") {
+		*pkg = goPackage{} // a script tests it again
+	}
 	switch {
 	case pkg == nil:
 	case e.Test == "":

@@ -84,7 +84,27 @@ func Parse(g evidence.Gate, in Input) Report {
 	if found.Source != evidence.ReportNone {
 		found.addProblem(againstExit(tool, found, in.ExitCode))
 	}
+	if code := in.ExitCode; code != nil && *code == 0 && found.Counts.Broken() == 0 {
+		found.addProblem(hidden(junit, events, tap))
+	}
 	return found
+}
+
+// hidden says that a report which does not count has failures. A script of several tools
+// can lose their exit codes.
+func hidden(junit *junitReader, events *goEvents, tap *tapLines) string {
+	what, failing := "events of go test", events.counts.Broken()
+	switch {
+	case failing > 0:
+	case junit != nil && junit.counts.Broken() > 0:
+		what, failing = "a JUnit XML report", junit.counts.Broken()
+	case tap.planned: // lines without a plan can be other text
+		what, failing = "TAP", tap.counts.Broken()
+	}
+	if failing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the gate left %s with %s, and the exit code is 0", what, text.Count(failing, "failing case"))
 }
 
 // choose returns the report that counts. junit is nil if there is none.

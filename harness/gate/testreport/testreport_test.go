@@ -368,3 +368,39 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestGoTestAgain: a script that tests a package twice owes the end of both runs.
+func TestGoTestAgain(t *testing.T) {
+	event := func(action, test string) string {
+		return fmt.Sprintf(`{"Action":%q,"Package":"m/a","Test":%q}`, action, test) + "\n"
+	}
+	first := event("start", "") + event("run", "TestA") + event("pass", "TestA") + event("pass", "")
+	r := parse("sh test.sh", evidence.ReportAuto, 0, first+event("start", "")+event("run", "TestB"), "")
+	assert.Contains(t, r.Problem, "the events of 1 packages have no end")
+	assert.Equal(t, []string{"m/a.TestA passed", "m/a.TestB error"}, outcomesOf(r))
+	r = parse("sh test.sh", evidence.ReportAuto, 0, first+first, "")
+	assert.Empty(t, r.Problem)
+}
+
+// TestHiddenFailures: the report that counts has no failure, another one has, and the exit
+// code of the script is 0.
+func TestHiddenFailures(t *testing.T) {
+	const junit = `<testsuite tests="1"><testcase name="a"/></testsuite>`
+	const event = `{"Action":%q,"Package":"m/a","Test":%q}` + "\n"
+	failed := fmt.Sprintf(event, "fail", "TestA") + fmt.Sprintf(event, "fail", "")
+	passed := fmt.Sprintf(event, "pass", "TestA") + fmt.Sprintf(event, "pass", "")
+	const tap = "1..2\nok 1 - a\nnot ok 2 - b\n"
+	for name, c := range map[string]struct{ cmd, stdout, report, want string }{
+		"events": {"sh test.sh", failed, junit, "events of go test"},
+		"TAP":    {"sh test.sh", tap, junit, "TAP"},
+		"alone":  {"sh test.sh", tap, "", "TAP"},
+		"JUnit":  {"go test ./...", passed, `<testsuite><testcase name="a"><failure/></testcase></testsuite>`, "a JUnit XML report"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := parse(c.cmd, evidence.ReportAuto, 0, c.stdout, c.report)
+			assert.Contains(t, r.Problem, c.want+" with 1 failing case, and the exit code is 0")
+			assert.NotContains(t, parse(c.cmd, evidence.ReportAuto, 2, c.stdout, c.report).Problem, "failing case")
+		})
+	}
+	assert.Empty(t, parse("sh test.sh", evidence.ReportAuto, 0, passed+"not ok to end like that\n", junit).Problem)
+}
