@@ -47,6 +47,9 @@ var (
 // MaxDetail bounds [Result.Detail] in a log, in bytes. A longer one is left out.
 const MaxDetail = 32 << 20
 
+// errDamaged means that the index cannot be read, and has to be made again from the results.
+var errDamaged = errors.New(indexFile + " is damaged")
+
 // ErrNoJob means that a log has no job with this ID.
 var ErrNoJob = errors.New("no such job")
 
@@ -319,6 +322,19 @@ func (l *Log) follow() error {
 	indexed := map[string]Verdict{}
 	note := func(r Result) { indexed[r.Job.ID] = r.Verdict }
 	err := l.readIndex(note)
+	if errors.Is(err, errDamaged) { // a power cut can leave zeros; the results have all of it
+		err = l.locked(func() error {
+			clear(indexed)
+			l.read, l.seen = 0, nil
+			if err := l.readIndex(note); !errors.Is(err, errDamaged) {
+				return err // another process was here
+			}
+			clear(indexed)
+			clear(l.known)
+			l.read, l.seen, l.tail = 0, nil, nil
+			return os.Remove(l.index())
+		})
+	}
 	if err == nil {
 		err = l.completeIndex(indexed, note)
 	}
@@ -353,7 +369,7 @@ func (l *Log) readIndex(each func(Result)) error {
 	from := l.read
 	for line, err := range indexLines.Read(io.NewSectionReader(file, from, info.Size()-from)) {
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w", indexFile, line.Number, err)
+			return fmt.Errorf("%w: line %d %w", errDamaged, line.Number, err)
 		}
 		if line.Torn {
 			break

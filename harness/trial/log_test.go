@@ -236,6 +236,10 @@ func TestLogRepairsItsIndex(t *testing.T) {
 			t.Helper()
 			write(t, index, lines[0]+strings.Repeat("\x00", 300))
 		},
+		"more zeros than a line has": func(t *testing.T, index string, lines []string) {
+			t.Helper()
+			write(t, index, lines[0]+strings.Repeat("\x00", 300<<10))
+		},
 		"a line is missing": func(t *testing.T, index string, lines []string) {
 			t.Helper()
 			write(t, index, lines[0]+lines[2]+lines[3])

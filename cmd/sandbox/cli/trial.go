@@ -34,6 +34,7 @@ type run struct {
 	trial.RunRef
 	began time.Time
 	usage trial.Usage
+	files []trial.File
 }
 
 type trialKey struct{}
@@ -83,7 +84,8 @@ func (t *Trial) Record(ctx context.Context, err error, results ...trial.Result) 
 }
 
 // account gives a result its runs and their usage: those that it names or, for the only
-// result, all. The result knows the roles better.
+// result, all. The result knows the roles better. Files are those of its program, unless the
+// harness named others.
 func (t *Trial) account(r *trial.Result, all bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,6 +104,9 @@ func (t *Trial) account(r *trial.Result, all bool) {
 		}
 		if r.Started.IsZero() {
 			r.Started = run.began
+		}
+		if len(r.Files) == 0 && roles[run.ID] == "program" {
+			r.Files = run.files
 		}
 		r.Usage.WallSeconds += run.usage.WallSeconds
 		r.Usage.CPUSeconds += run.usage.CPUSeconds
@@ -126,9 +131,14 @@ func (t *Trial) label(req sandbox.Request) sandbox.Request {
 func (t *Trial) note(req sandbox.Request, began time.Time, res *result.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var files []trial.File
+	for _, o := range res.Outputs {
+		files = append(files, trial.File{Path: o.Path, Size: o.SizeBytes, SHA256: o.SHA256})
+	}
 	t.runs = append(t.runs, &run{
 		trial.RunRef{ID: res.ID, Role: req.Labels[trial.LabelRole]}, began,
 		trial.Usage{WallSeconds: res.DurationSeconds, CPUSeconds: res.Resources.CPUSeconds, GPUSeconds: res.DurationSeconds * float64(len(res.Enforced.GPUs))},
+		files,
 	})
 	slices.SortFunc(t.runs, func(a, b *run) int { return a.began.Compare(b.began) })
 }
