@@ -429,7 +429,7 @@ func TestEngineStdin(t *testing.T) {
 
 func TestEngineCancel(t *testing.T) {
 	t.Parallel()
-	req := python(t, "import time\nprint('started')\ntime.sleep(600)")
+	req := python(t, "import os, time\nos.write(1, b'started\\n')\ntime.sleep(600)") // print writes twice
 	ctx, cancel := context.WithCancel(t.Context())
 	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil })}
 	res, err := newRunner(t).Run(ctx, req, streams)

@@ -35,7 +35,7 @@ func TestCheckAddress(t *testing.T) {
 		"loopback": {map[string]string{"DOCKER_HOST": "tcp://127.0.0.1:2375"}, docker.Address{}, Warn, "every user of this machine"},
 		"naked":    {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, docker.Address{}, Fail, "without TLS"},
 		"permitted": {map[string]string{"DOCKER_HOST": "tcp://10.0.0.1:2375"}, docker.Address{AllowInsecure: true},
-			Warn, "whoever is on the way controls its machine"},
+			Warn, "anybody on the way controls its machine"},
 		"no such context": {map[string]string{"DOCKER_CONTEXT": "nosuch"}, docker.Address{}, Fail, `context "nosuch"`},
 	}
 	for name, test := range tests {

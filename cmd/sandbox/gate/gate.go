@@ -28,10 +28,10 @@ func New(a *cli.App) *cobra.Command {
 		Use:   "gate",
 		Short: "Run tests and keep the evidence that they passed",
 		Long: `Run the tests of a workspace in fresh containers, keep the evidence, and judge it.
-No test, no pass: PASS needs a sealed wish with a command that runs tests, the expected
-exit code of every command, a test that really ran in every report of tests, no attempt
-that the boundary forbids, and complete evidence. Strict mode demands a report. Anything
-else is BLOCKED, or NEED_INFO if a program or the image is missing.
+PASS needs a sealed wish with at least one command, the expected exit code of every
+command, a test that really ran in every report of tests, no attempt that the boundary
+forbids, and complete evidence. Strict mode demands a report. Anything else is BLOCKED,
+or NEED_INFO if a program or the image is missing.
 
 'sandbox replay' runs the same again and compares.`,
 		Example: `  sandbox gate run -- pytest -q
