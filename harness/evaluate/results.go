@@ -23,7 +23,7 @@ var resultLines = fsx.Lines{Start: `{"schema":"` + ResultSchemaV1 + `"`, Max: 16
 
 // resultsError is a results file that cannot be used.
 func resultsError(path string, line int, err error) error {
-	hint := "a results file has one evaluation per line, as a batch writes them; name another file, or mend the line"
+	hint := "a results file has one evaluation per line, as a batch writes them; name another file, or fix the line"
 	if errors.Is(err, sandbox.ErrBusy) {
 		hint = "another batch writes it: wait for its end, or name another file"
 	}

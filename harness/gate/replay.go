@@ -327,9 +327,9 @@ func (rec *recording) checkInputs(ctx context.Context, m evidence.RunManifest, o
 	}
 	switch want := rec.gates.Commit; {
 	case m.Workspace == "":
-		return missing("is not named: there is no %s that tells where it was", evidence.RunManifestFile), nil
+		return missing("is not named: there is no %s that says where it was", evidence.RunManifestFile), nil
 	case rec.gates.Workspace == "" && want == "" && o.Workspace == "":
-		return missing("neither a hash nor a commit tells what was in it; name the one that is meant"), nil
+		return missing("neither a hash nor a commit says what was in it; name the one that is meant"), nil
 	case !fsx.IsDir(m.Workspace):
 		return missing("is not there or no folder"), nil
 	case rec.gates.Workspace == "" && want != "":
@@ -366,7 +366,7 @@ func (rec *recording) specFromGates(p policy.Policy, workspace string) (evidence
 	g := rec.gates
 	if !g.Offline {
 		return evidence.RunManifest{}, []evidence.Finding{{
-			Subject: "network", Detail: "the gates were not offline, and there is no " + evidence.RunManifestFile + " that tells what they could reach",
+			Subject: "network", Detail: "the gates were not offline, and there is no " + evidence.RunManifestFile + " that says what they could reach",
 		}}, nil
 	}
 	document := map[string]any{

@@ -79,7 +79,7 @@ func NewEvaluate(a *cli.App) *cobra.Command {
 data of the task, and show its score. The script and its final/ are in a working
 directory, work/NAME unless --workspace says otherwise.
 
-The score is what the script printed, its own word. With --grader and --answers
+The score is the one that the script printed. With --grader and --answers
 a second container scores what the script left in final/; only that one sees the
 answers. With --debug-cmd a script that fails is repaired by a command of yours,
 which gets {"script": ..., "error": ..., "traceback": ...} as JSON on stdin and

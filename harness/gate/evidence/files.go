@@ -70,7 +70,7 @@ func Read(root *os.Root, name string, max int64, v any) error {
 		return err
 	}
 	if err := Decode(text, v); err != nil {
-		return &FileError{File: name, Rule: "is no such document: " + err.Error(), Err: err}
+		return &FileError{File: name, Rule: "does not exist: " + err.Error(), Err: err}
 	}
 	return nil
 }

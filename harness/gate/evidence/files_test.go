@@ -80,9 +80,9 @@ func TestReadRefuses(t *testing.T) {
 		"cut/file":    "cut/file is behind cut, which is a file",
 		"missing":     "missing is missing",
 		"no/missing":  "no/missing is missing",
-		"cut":         "cut is no such document: is not one valid JSON document",
-		"twice":       `twice is no such document: the document has the key "artifacts" twice`,
-		"more":        "more is no such document: is not one valid JSON document",
+		"cut":         "cut does not exist: is not one valid JSON document",
+		"twice":       `twice does not exist: the document has the key "artifacts" twice`,
+		"more":        "more does not exist: is not one valid JSON document",
 		"../x":        "is not a path below the gate directory",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,11 @@ type RevisionError struct {
 
 func (e *RevisionError) Error() string { return fmt.Sprintf("revision %.200q: %s", e.Revision, e.Rule) }
 
+// Hint says which revisions can be named.
+func (e *RevisionError) Hint() string {
+	return "name a commit, a tag or a branch of the repository that holds the workspace, such as HEAD"
+}
+
 // revisionForm is a name with ~N and ^N behind it.
 var revisionForm = regexp.MustCompile(`^[^\x00-\x20~^:?*@{\[\\\x7f.-][^\x00-\x20~^:?*{\[\\\x7f]{0,254}(?:~[0-9]{0,4}|\^[0-2]?)*$`)
 

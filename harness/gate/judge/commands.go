@@ -109,7 +109,7 @@ func (c *command) ended() bool {
 	known := r.Ending == "" && !r.Started || status.UnmarshalText([]byte(r.Ending)) == nil
 	switch {
 	case !known:
-		c.add(evidence.ReasonIncomplete, program, "ended as %q, which is no way to end.", r.Ending)
+		c.add(evidence.ReasonIncomplete, program, "ended as %q, which is not a way to end.", r.Ending)
 	case unseen(r.Ending):
 		c.add(evidence.ReasonIncomplete, program, "ended as %q: its end was not seen.", r.Ending)
 	case !r.Started:

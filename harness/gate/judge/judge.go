@@ -238,7 +238,7 @@ func (j *judgement) files() {
 		{evidence.EnvSnapshotFile, in.Env.Schema, evidence.EnvSnapshotV1},
 	} {
 		if document.schema != document.want && (!j.stopped || document.file == evidence.RunManifestFile) {
-			j.lacking(document.file, "%s is no document of %s.", document.file, document.want)
+			j.lacking(document.file, "%s is not a document of %s.", document.file, document.want)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func (l *loader) lock() {
 		l.tampered(evidence.WishLockFile, 0, "%s does not hold what was sealed: its content and its hash differ.", evidence.WishLockFile)
 		return
 	case err != nil:
-		l.took(evidence.WishLockFile, &evidence.FileError{File: evidence.WishLockFile, Rule: "is no sealed wish: " + short(text.OneLine(err.Error())), Err: err})
+		l.took(evidence.WishLockFile, &evidence.FileError{File: evidence.WishLockFile, Rule: "is not a sealed wish: " + short(text.OneLine(err.Error())), Err: err})
 		return
 	}
 	for _, part := range disagreements(lock, l.in.Manifest) {

@@ -115,7 +115,7 @@ func (c *checker) spec(s Spec) {
 	for i, pattern := range s.ArtifactPaths {
 		at := fmt.Sprintf("artifact_paths[%d]", i)
 		c.path(at, pattern, isBelow, "must be a pattern of paths below the boundary, such as dist/**/*.whl")
-		c.when(!isPattern(pattern), at, pattern, "is no pattern: *, ? and [a-z] stand within one name, ** for whole folders")
+		c.when(!isPattern(pattern), at, pattern, "is not a pattern: *, ? and [a-z] stand within one name, ** for whole folders")
 	}
 	c.paths("protected_paths", s.ProtectedPaths)
 	c.paths("read_only_paths", s.ReadOnlyPaths)
