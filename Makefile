@@ -9,14 +9,24 @@ IMAGE         ?= debian
 SANDBOX       := bin/sandbox
 TEST_TIMEOUT  ?= 15m
 TEST_FLAGS    ?=
+# How often each cell of the fault table is run, and how long the mixed load takes.
+SOAK_N        ?= 1
+SOAK_TIME     ?= 30m
 LINT_VERSION  := v2.15.0
 LINT          := .cache/golangci-lint-$(LINT_VERSION)/golangci-lint
+VULN_VERSION  := v1.9.0
+VULNCHECK     := .cache/govulncheck-$(VULN_VERSION)/govulncheck
+# The vulnerability database, or a copy of it: file:///DIRECTORY.
+VULNDB        ?= https://vuln.go.dev
 PACKAGES      ?= ./...
 # The engines that the tests run on, one after the other; see hack/engine.
 ENGINES       ?= floor current
 # What is tested on every engine; the rest needs none and is tested once.
-ON_EVERY      := ./sandbox/... ./images/... ./cmd/sandbox/...
+ON_EVERY      := ./sandbox/... ./images/... ./cmd/sandbox/... ./hack/hostile ./hack/faults/...
 EXAMPLE       := run --input examples/digits/input examples/digits/train.py
+
+# The hostile suite writes its table here: probes against engines.
+HOSTILE_TABLE := $(CURDIR)/.cache/hostile
 
 # What says which engine is meant.
 ENGINE_ENV    := DOCKER_HOST,DOCKER_CONTEXT,DOCKER_CONFIG,DOCKER_TLS,DOCKER_TLS_VERIFY,DOCKER_CERT_PATH,DOCKER_API_VERSION
@@ -57,12 +67,14 @@ image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 .PHONY: test
 test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new; with -race
 	@go mod download
+	@rm -rf $(HOSTILE_TABLE)
 	@packages='$(PACKAGES)'; for engine in $(ENGINES); do \
 	  echo "engine $$engine: go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages"; \
-	  $(AS_ROOT) hack/engine run $$engine env CGO_ENABLED=1 \
+	  $(AS_ROOT) hack/engine run $$engine env CGO_ENABLED=1 EVALBOX_HOSTILE_TABLE=$(HOSTILE_TABLE) \
 	    go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages; \
 	  [ '$(PACKAGES)' != ./... ] || packages='$(ON_EVERY)'; \
 	done
+	@[ ! -e $(HOSTILE_TABLE)/table.txt ] || cat $(HOSTILE_TABLE)/table.txt
 
 .PHONY: engines
 engines: ## compile the engines that the tests run on, once
@@ -89,6 +101,14 @@ cover: image ## how much of harness/invoke its tests reach; fails below 90 %
 lint: $(LINT) ## golangci-lint; see also format-check and vet
 	$(LINT) run
 
+.PHONY: vulncheck
+vulncheck: $(VULNCHECK) ## known vulnerabilities in what the code calls (VULNDB=https://vuln.go.dev); fails without its database
+	@VULNDB='$(VULNDB)' hack/vulncheck.sh $(VULNCHECK)
+
+.PHONY: vulncheck-tool
+vulncheck-tool:
+	@echo $(VULNCHECK)
+
 .PHONY: format-check
 format-check: ## fail when a file is not formatted
 	@bad=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
@@ -102,10 +122,34 @@ vet: ## go vet for Linux and macOS
 $(LINT):
 	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 
+$(VULNCHECK):
+	GOBIN=$(CURDIR)/$(dir $(VULNCHECK)) go install golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION)
+
 .PHONY: bench
 bench: image engines ## measure against docker run, on the engines of the tests
 	@for engine in $(ENGINES); do echo "engine $$engine: go run ./hack/bench"; \
 	  $(AS_ROOT) hack/engine run $$engine go run ./hack/bench; done
+
+# What takes an hour or more on each engine: every fault at every step of a run, 1,000 runs
+# of one process, and a mixed load.
+.PHONY: soak
+soak: image engines ## faults at every step, 1,000 runs and mixed load, and the hostile suite, on the engines of the tests; hours
+	@for engine in $(ENGINES); do for part in "-n $(SOAK_N) -time 12h" "-soak $(SOAK_TIME)"; do \
+	  echo "engine $$engine: go run ./hack/faults $$part"; \
+	  $(AS_ROOT) hack/engine run $$engine go run ./hack/faults $$part; done; done
+	@[ -n '$(CORPUS)' ] || { echo 'soak: CORPUS=DIR must name the directory of programs with an expectations.json' >&2; exit 2; }
+	@$(MAKE) hostile CORPUS='$(CORPUS)'
+
+.PHONY: hostile
+hostile: image engines ## every hostile and honest program, on every engine, runtime and user; CORPUS=DIR adds the programs of a directory
+	@rm -rf $(HOSTILE_TABLE)
+	@CGO_ENABLED=0 go test -c -o .cache/hostile.test ./hack/hostile
+	@$(AS_ROOT) hack/hostile.sh '$(ENGINES)' $(HOSTILE_TABLE) '$(CORPUS)'
+
+.PHONY: soak-v2
+soak-v2: image ## the tests of engines on cgroup v2, rootful and rootless, in a virtual machine (half an hour)
+	@hack/setup.sh vm-tools
+	@$(AS_ROOT) hack/soak-v2
 
 .PHONY: clean
 clean: ## remove what was built here

@@ -20,7 +20,7 @@ import (
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/uid"
 )
 
 // TestResultFieldsAreDocumented: every field of the wire form has its row, with
@@ -229,7 +229,7 @@ func TestReadmeNamesTheDefaults(t *testing.T) {
 		"time":       strconv.Itoa(int(limits.Timeout.Hours())) + " h",
 		"`./final`":  spaced(limits.Disk),
 		"output":     spaced(limits.StreamFile),
-		"user":       spec.DedicatedUser,
+		"user":       uid.Default.String(),
 	} {
 		assert.Contains(t, rows[row], want, row)
 	}

@@ -6,7 +6,8 @@
 #   hack/setup.sh image-tools   mmdebstrap and Debian's keys, for the debian image
 #   hack/setup.sh test-tools    what the tests start or are compiled with: C
 #                               compilers for both architectures of sandbox-init,
-#                               a registry, an ssh server
+#                               a registry, an ssh server, mkfs.ext4, gVisor
+#   hack/setup.sh vm-tools      what the machine of hack/vm is made and run with
 #   hack/setup.sh prefix        prints what a command that needs the engine is
 #                               to be prefixed with: nothing, or sudo
 #
@@ -168,7 +169,10 @@ need_test_tools() {
 	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
 	command -v docker >/dev/null 2>&1 || missing="$missing docker.io"
 	command -v ssh >/dev/null 2>&1 || missing="$missing openssh-client"
+	[ -n "$(root_path mkfs.ext4)" ] || missing="$missing e2fsprogs"
 	ldconfig -p | grep -q libwrap.so || missing="$missing libwrap0" # sshd's
+	# gVisor, where the distribution has it.
+	command -v runsc >/dev/null 2>&1 || ! apt-cache show runsc >/dev/null 2>&1 || missing="$missing runsc"
 	if [ -n "$missing" ]; then
 		update_packages "${missing# }"
 		# shellcheck disable=SC2086 # a list of words
@@ -178,6 +182,17 @@ need_test_tools() {
 	unpack openssh-server usr/sbin/sshd
 	# The user that sshd becomes before a login.
 	getent passwd sshd >/dev/null || as_root useradd --system --home-dir /run/sshd --shell /usr/sbin/nologin sshd
+}
+
+need_vm_tools() {
+	need_image_tools
+	missing=
+	command -v qemu-system-x86_64 >/dev/null 2>&1 || missing="$missing qemu-system-x86"
+	[ -n "$(root_path mke2fs)" ] || missing="$missing e2fsprogs"
+	[ -n "$missing" ] || return 0
+	update_packages "${missing# }"
+	# shellcheck disable=SC2086 # a list of words
+	install_packages $missing
 }
 
 # unpack PACKAGE FILE: puts one program of a package beside the build. Installed,
@@ -203,9 +218,10 @@ for part in "$@"; do
 	engine) need_engine ;;
 	image-tools) need_image_tools ;;
 	test-tools) need_test_tools ;;
+	vm-tools) need_vm_tools ;;
 	prefix) print_prefix ;;
 	*)
-		say "unknown part $part: want engine, image-tools, test-tools or prefix"
+		say "unknown part $part: want engine, image-tools, test-tools, vm-tools or prefix"
 		exit 2
 		;;
 	esac

@@ -17,6 +17,10 @@ type Limits struct {
 	// Timeout bounds the program's wall-clock time, and nothing else: pulling
 	// an image or creating the container does not count.
 	Timeout time.Duration `json:"-"`
+	// SoftTimeout, unless zero, is the time after which the main process gets a signal once, as
+	// a request to finish before Timeout. It is less than Timeout. A default that is not less
+	// counts as zero.
+	SoftTimeout time.Duration `json:"-"`
 	// Grace is the time between SIGTERM and SIGKILL (EX-009).
 	Grace time.Duration `json:"-"`
 
@@ -61,8 +65,9 @@ type Limits struct {
 
 // limitsWire is the wire form of [Limits], with times in seconds.
 type limitsWire struct {
-	TimeoutSeconds float64 `json:"timeout_seconds,omitzero"`
-	GraceSeconds   float64 `json:"grace_seconds,omitzero"`
+	TimeoutSeconds     float64 `json:"timeout_seconds,omitzero"`
+	SoftTimeoutSeconds float64 `json:"soft_timeout_seconds,omitzero"`
+	GraceSeconds       float64 `json:"grace_seconds,omitzero"`
 	*limitsFields
 }
 
@@ -70,14 +75,14 @@ type limitsFields Limits
 
 // MarshalJSON writes times in seconds and sizes as text, and leaves out zero fields.
 func (l Limits) MarshalJSON() ([]byte, error) {
-	return json.Marshal(limitsWire{l.Timeout.Seconds(), l.Grace.Seconds(), (*limitsFields)(&l)})
+	return json.Marshal(limitsWire{l.Timeout.Seconds(), l.SoftTimeout.Seconds(), l.Grace.Seconds(), (*limitsFields)(&l)})
 }
 
 // UnmarshalJSON refuses unknown fields.
 func (l *Limits) UnmarshalJSON(text []byte) error {
 	wire := limitsWire{limitsFields: (*limitsFields)(l)}
 	err := strict.JSON(text, &wire)
-	l.Timeout, l.Grace = Seconds(wire.TimeoutSeconds), Seconds(wire.GraceSeconds)
+	l.Timeout, l.SoftTimeout, l.Grace = Seconds(wire.TimeoutSeconds), Seconds(wire.SoftTimeoutSeconds), Seconds(wire.GraceSeconds)
 	return err
 }
 
@@ -104,6 +109,8 @@ func LimitTable() []Limit[Limits] { return slices.Clone(limitTable) }
 var limitTable = []Limit[Limits]{
 	{Name: "timeout", Help: "the program's wall-clock time, such as 90s or 2h",
 		bounds: in(func(l *Limits) *time.Duration { return &l.Timeout }, time.Hour, time.Millisecond, maxTimeout)},
+	{Name: "soft-timeout", Help: "ask the program to finish after this time, such as 50m", Zero: "none",
+		bounds: in(func(l *Limits) *time.Duration { return &l.SoftTimeout }, 0, 0, maxTimeout)},
 	{Name: "grace", Help: "time between SIGTERM and SIGKILL",
 		bounds: in(func(l *Limits) *time.Duration { return &l.Grace }, 5*time.Second, time.Millisecond, time.Hour)},
 	{Name: "memory", Letter: "m", Help: "memory of all processes, such as 512m or 8g",

@@ -86,6 +86,10 @@ func CheckEnvForm(env map[string]string) []error {
 	return checkEnv(env, envForm)
 }
 
+// DeadlineEnv is the variable in which every program finds the time at which its time limit
+// ends, in seconds since 1970 (UTC) with three decimals.
+const DeadlineEnv = "SANDBOX_DEADLINE"
+
 // RefusedEnv says why a run may not be given a variable, whatever its value; empty if it
 // may.
 func RefusedEnv(name string) string {
@@ -96,6 +100,9 @@ func RefusedEnv(name string) string {
 	}
 	if strings.ToUpper(name) == "CUDA_VISIBLE_DEVICES" {
 		return "is refused: it is made of the GPUs that the run has"
+	}
+	if name == DeadlineEnv {
+		return "is refused: it is made of the time limit of the run"
 	}
 	if strings.HasPrefix(name, "PYTHON") && !ownPython[name] {
 		return "is refused: it changes which Python code runs"

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Policy says what the runs of a host may do: their default limits, the ceilings for their
@@ -18,8 +19,16 @@ type Policy struct {
 	Defaults Limits
 	// Max holds the ceilings. A zero field means that there is no ceiling.
 	Max Limits
+	// HardDisk demands that the kernel enforces the disk limit as a whole: runs are refused where
+	// it cannot.
+	HardDisk bool
 	// AllowNetwork permits requests that name a network other than "none".
 	AllowNetwork bool
+	// MinIsolation is the lowest grade of isolation that a run may get; empty is any.
+	MinIsolation IsolationGrade
+	// OrphanTimeout bounds how long a program goes on after its controller has gone; zero
+	// means that only its time limit does. Nobody monitors its disk then.
+	OrphanTimeout time.Duration
 	// AllowRoot permits requests that ask for uid 0 inside the container.
 	AllowRoot bool
 	// AllowEgress is the highest level of network access through the proxy of a run
@@ -94,6 +103,13 @@ func (p Policy) Apply(asked Limits) (Limits, error) {
 	var absurd, above []error
 	for _, row := range limitTable {
 		row.bounds.lower(&l, &asked, &p.Max)
+	}
+	// Init counts in milliseconds.
+	if late := l.SoftTimeout > 0 && l.Timeout > 0 && l.SoftTimeout > l.Timeout-time.Millisecond; late && asked.SoftTimeout > 0 {
+		absurd = append(absurd, &FieldError{Field: "soft-timeout", Value: l.SoftTimeout.String(),
+			Rule: fmt.Sprintf("must be less than the time limit of %v", l.Timeout), Hint: "give a shorter --soft-timeout, or a longer --timeout"})
+	} else if late {
+		l.SoftTimeout = 0
 	}
 	// Zero means that there is no limit, which is above every ceiling.
 	l.Output = cmp.Or(l.Output, p.Max.Output)

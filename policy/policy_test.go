@@ -35,7 +35,7 @@ func fieldErrors(t *testing.T, err error) map[string]*FieldError {
 // sane is a full set of limits that no rule refuses; all values differ.
 func sane() Limits {
 	return Limits{
-		Timeout: 11 * time.Minute, Grace: 7 * time.Second, Memory: 900 * MiB, CPUs: 3, PIDs: 333, NoFile: 4444,
+		Timeout: 11 * time.Minute, SoftTimeout: 3 * time.Minute, Grace: 7 * time.Second, Memory: 900 * MiB, CPUs: 3, PIDs: 333, NoFile: 4444,
 		Shm: 55 * MiB, Tmp: 66 * MiB, Scratch: 77 * MiB, Disk: 88 * MiB, Output: 99 * MiB, StreamFile: 111 * MiB,
 		CaptureStdout: 122 * KiB, CaptureStderr: 133 * KiB, OutputFiles: 144, OutputDepth: 15,
 		OutputFile: 166 * MiB, OutputTotal: 177 * MiB,
@@ -269,6 +269,7 @@ func TestAbsurdLimits(t *testing.T) {
 		"too many output files":   {Limits{OutputFiles: 10_000_001}, "output-files"},
 		"negative depth":          {Limits{OutputDepth: -1}, "output-depth"},
 		"too deep":                {Limits{OutputDepth: 1001}, "output-depth"},
+		"negative soft timeout":   {Limits{SoftTimeout: -1}, "soft-timeout"},
 		"negative output file":    {Limits{OutputFile: -1}, "output-file"},
 		"negative output total":   {Limits{OutputTotal: -1}, "output-total"},
 	} {
@@ -283,6 +284,36 @@ func TestAbsurdLimits(t *testing.T) {
 				require.Contains(t, found, c.field, source)
 				require.Zero(t, got, source)
 			}
+		})
+	}
+}
+
+// TestSoftTimeoutIsLessThanTimeout: what was asked for is refused, a default is left out.
+func TestSoftTimeoutIsLessThanTimeout(t *testing.T) {
+	for name, test := range map[string]struct {
+		asked, defaults, max Limits
+		want                 time.Duration
+		refused              string
+	}{
+		"none":                       {want: 0},
+		"less":                       {asked: Limits{Timeout: time.Minute, SoftTimeout: 59 * time.Second}, want: 59 * time.Second},
+		"less than the default":      {asked: Limits{SoftTimeout: 59 * time.Minute}, want: 59 * time.Minute},
+		"equal":                      {asked: Limits{Timeout: time.Minute, SoftTimeout: time.Minute}, refused: "less than the time limit of 1m0s"},
+		"less by too little":         {asked: Limits{Timeout: time.Minute, SoftTimeout: time.Minute - time.Microsecond}, refused: "less than"},
+		"more than a lowered limit":  {asked: Limits{SoftTimeout: 50 * time.Minute}, max: Limits{Timeout: time.Minute}, refused: "less than the time limit of 1m0s"},
+		"a default":                  {defaults: Limits{Timeout: time.Minute, SoftTimeout: 50 * time.Second}, want: 50 * time.Second},
+		"a default that is too long": {asked: Limits{Timeout: time.Second}, defaults: Limits{SoftTimeout: 50 * time.Second}, want: 0},
+		"above its ceiling":          {asked: Limits{SoftTimeout: time.Minute}, max: Limits{SoftTimeout: time.Second}, refused: "above the policy's maximum of 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Policy{Defaults: test.defaults, Max: test.max}.Apply(test.asked)
+			if test.refused != "" {
+				require.ErrorContains(t, err, test.refused)
+				require.Len(t, fieldErrors(t, err), 1)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, got.SoftTimeout)
 		})
 	}
 }

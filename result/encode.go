@@ -80,6 +80,7 @@ func (r *Result) checkNumbers() error {
 		{"teardown_seconds", r.TeardownSeconds},
 		{"score", score},
 		{"enforced.timeout_seconds", r.Enforced.TimeoutSeconds},
+		{"enforced.soft_timeout_seconds", r.Enforced.SoftTimeoutSeconds},
 		{"enforced.grace_seconds", r.Enforced.GraceSeconds},
 		{"enforced.cpus", r.Enforced.CPUs},
 		{"resources.cpu_seconds", r.Resources.CPUSeconds},
@@ -100,6 +101,7 @@ func (r *Result) fillEmpty() {
 	notNil(&r.Enforced.Ulimits)
 	notNil(&r.Enforced.Mounts)
 	notNil(&r.Enforced.GPUs)
+	notNil(&r.Enforced.Isolation.Missing)
 	if r.Network != nil {
 		network := *r.Network
 		notNil(&network.Allow)

@@ -86,7 +86,7 @@ func TestEncodeRefusesNumbersThatAreNotFinite(t *testing.T) {
 		}
 		walk("", reflect.ValueOf(&r))
 	}
-	require.Equal(t, 3*8, count)
+	require.Equal(t, 3*9, count)
 }
 
 func TestEncodeRefuses(t *testing.T) {

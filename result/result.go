@@ -48,14 +48,22 @@ type Result struct {
 	ExitCode int `json:"exit_code"`
 	// Signal is the number of the signal that ended the program, 0 if none.
 	Signal int `json:"signal"`
-	// TimedOut says that the time limit ended the run (EX-009). The flag
-	// decides, never the exit code.
+	// TimedOut says that the time limit, or its soft signal, ended the run (EX-009). The
+	// flag decides, never the exit code.
 	TimedOut bool `json:"timed_out"`
+	// Deadline is the part of the time limit in the end of the run.
+	Deadline Deadline `json:"deadline"`
 	// OOMKilled says that the kernel killed a process of the run for memory.
 	// The main process may still have ended normally.
 	OOMKilled bool `json:"oom_killed"`
 	// Explanation is one sentence for people on how the run ended.
 	Explanation string `json:"explanation"`
+	// Recovered says that the process that had started the run died, and that another one
+	// finished it with what the engine had kept.
+	Recovered bool `json:"recovered,omitempty"`
+	// ContainerLeft says that the container could not be removed, and may hold processes of the
+	// program; Warnings says why.
+	ContainerLeft bool `json:"container_left,omitempty"`
 
 	// Stdout and Stderr are the output of the program, as UTF-8 with invalid
 	// bytes replaced (EX-043). A stream longer than the capture limit is kept
@@ -70,7 +78,8 @@ type Result struct {
 	StdoutTruncated bool `json:"stdout_truncated"`
 	StderrTruncated bool `json:"stderr_truncated"`
 	// OutputComplete is false when bytes of the program may have been lost on
-	// the way, for example because the engine went away.
+	// the way. After an outage of the engine its log fills the gap; then this
+	// says whether the log has all that had arrived before, and the end.
 	OutputComplete bool `json:"output_complete"`
 
 	// StartedAt and FinishedAt are the engine's own times (RFC 3339, UTC);
@@ -87,8 +96,12 @@ type Result struct {
 
 	// Score is the number of the last score line in the whole of stdout, its
 	// dropped middle included (EX-011). It is nil without one and never NaN or
-	// infinite; Warnings names a score line that is not finite.
+	// infinite; Warnings names a score line that is not finite. Output that is
+	// not complete has no score; Warnings then names the last one seen.
 	Score *float64 `json:"score"`
+	// ScoreUnfinished says that Score is the last one of a program that did not end by
+	// itself: a limit, the kernel or somebody else ended it.
+	ScoreUnfinished bool `json:"score_unfinished"`
 	// IsError is the rule of EX-013: exit code not 0, or timed out, or the
 	// traceback marker in stderr.
 	IsError bool `json:"is_error"`
@@ -118,6 +131,13 @@ type Result struct {
 	Trees []Tree `json:"trees"`
 	// Warnings are sentences for a careful reader.
 	Warnings []string `json:"warnings"`
+}
+
+// Conclusive reports whether the end of the run says something about its program, so that the
+// run is done: nobody or the program itself is at fault. Every other run was disturbed by its
+// environment or by an operator, and is to be run again. It is the only rule for this question.
+func (r Result) Conclusive() bool {
+	return r.Status != 0 && (r.Fault == FaultNone || r.Fault == FaultProgram)
 }
 
 // Image is the image that the program ran in.
@@ -152,26 +172,34 @@ type Enforced struct {
 	Transfer string `json:"transfer"`
 
 	TimeoutSeconds float64 `json:"timeout_seconds"`
-	GraceSeconds   float64 `json:"grace_seconds"`
-	MemoryBytes    int64   `json:"memory_bytes"`
-	SwapBytes      int64   `json:"swap_bytes"`
-	CPUs           float64 `json:"cpus"`
+	// SoftTimeoutSeconds is the time after which the program gets SoftSignal, as a request
+	// to finish; 0 and empty if it does not.
+	SoftTimeoutSeconds float64 `json:"soft_timeout_seconds"`
+	SoftSignal         string  `json:"soft_signal"`
+	GraceSeconds       float64 `json:"grace_seconds"`
+	MemoryBytes        int64   `json:"memory_bytes"`
+	SwapBytes          int64   `json:"swap_bytes"`
+	CPUs               float64 `json:"cpus"`
 	// PIDs bounds the processes and threads of the program at one time. ProxyPIDs is
 	// always 0: the way to the proxy of a network level takes no process.
-	PIDs             int64 `json:"pids"`
-	ProxyPIDs        int64 `json:"proxy_pids"`
-	ShmBytes         int64 `json:"shm_bytes"`
-	TmpBytes         int64 `json:"tmp_bytes"`
-	ScratchBytes     int64 `json:"scratch_bytes"`
-	DiskBytes        int64 `json:"disk_bytes"`
-	OutputLimitBytes int64 `json:"output_limit_bytes"`
-	StreamFileBytes  int64 `json:"stream_file_bytes"`
+	PIDs         int64 `json:"pids"`
+	ProxyPIDs    int64 `json:"proxy_pids"`
+	ShmBytes     int64 `json:"shm_bytes"`
+	TmpBytes     int64 `json:"tmp_bytes"`
+	ScratchBytes int64 `json:"scratch_bytes"`
+	DiskBytes    int64 `json:"disk_bytes"`
+	// Disk says how the disk limit was enforced.
+	Disk             DiskBound `json:"disk"`
+	OutputLimitBytes int64     `json:"output_limit_bytes"`
+	StreamFileBytes  int64     `json:"stream_file_bytes"`
 
 	ReadOnlyRoot    bool     `json:"read_only_root"`
 	NoNewPrivileges bool     `json:"no_new_privileges"`
 	CapDrop         []string `json:"cap_drop"`
 	// Seccomp names the profile, with the SHA-256 of its text.
 	Seccomp string `json:"seccomp"`
+	// Isolation says what was between the program and the machine.
+	Isolation Isolation `json:"isolation"`
 	// Ulimits are "name=soft:hard"; a missing name was inherited from the engine.
 	Ulimits []string `json:"ulimits"`
 	Mounts  []Mount  `json:"mounts"`
@@ -182,6 +210,52 @@ type Enforced struct {
 	// GPUsShared says that other runs could have the same GPUs.
 	GPUsShared bool `json:"gpus_shared"`
 }
+
+// Isolation says what was in force between a program, the machine and other runs. The zero
+// Isolation is that of results of earlier versions.
+type Isolation struct {
+	// Grade sums the rest up: weak, basic, separate, layered or own_kernel. Missing lists
+	// what the next grade needs.
+	Grade   string   `json:"grade"`
+	Missing []string `json:"missing"`
+	// Runtime is the OCI runtime, and OwnKernel whether it has a kernel of its own.
+	Runtime   string `json:"runtime"`
+	OwnKernel bool   `json:"own_kernel"`
+	// UserNamespace says that the users of the container are others on the machine.
+	UserNamespace bool `json:"user_namespace"`
+	// Seccomp names the system call filter in force; empty for none.
+	Seccomp string `json:"seccomp"`
+	// LSM is the security module as the engine reports it: "apparmor", "selinux", or both
+	// with a comma; empty for none.
+	LSM string `json:"lsm"`
+	// UID is "own" if no other run had the user of the program, and "shared_uid" if another
+	// one could.
+	UID string `json:"uid"`
+	// TerminalsBounded says that the program could not take all pseudo-terminals of the
+	// machine.
+	TerminalsBounded bool `json:"terminals_bounded"`
+}
+
+// Values of the field UID of an [Isolation].
+const (
+	OwnUID    = "own"
+	SharedUID = "shared_uid"
+)
+
+// DiskBound says how the disk limit of a run was enforced. With each, no file can be larger than
+// the limit (RLIMIT_FSIZE), and the files are measured while the program runs.
+type DiskBound string
+
+const (
+	// DiskByQuota is a project quota of the file system: everything counts, deleted files that
+	// are still open as well, and nothing exceeds it.
+	DiskByQuota DiskBound = "quota"
+	// DiskByLoop is a file system of the size of the limit, in a file. Nothing exceeds it.
+	DiskByLoop DiskBound = "loop"
+	// DiskByFileSize has no more than the bound of each file, and the measurements: many files
+	// can exceed the limit for a moment, and deleted files that are still open do not count.
+	DiskByFileSize DiskBound = "rlimit"
+)
 
 // Mount is one mount of the container. Host paths are not part of the result.
 type Mount struct {
@@ -294,8 +368,7 @@ type Observed struct {
 	// NetworkAttempts counts, by the kernel's counters, the sends and connects to an
 	// address without a route: TCP and UDP, IPv4 and IPv6, questions to name servers
 	// included. Multicast always counts. The container's own addresses do not count, nor
-	// does IPv4 that is bound to the loopback device (SO_BINDTODEVICE, IP_PKTINFO), which
-	// has a route. With a network level these are attempts beside the proxy. It is nil
+	// does IPv4 that is sent through the loopback device (IP_PKTINFO), which has a route. With a network level these are attempts beside the proxy. It is nil
 	// when it was not asked for, and when it could not be counted.
 	NetworkAttempts *int64 `json:"network_attempts"`
 	// NetworkWhy is why attempts could not be counted; empty otherwise.

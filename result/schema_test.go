@@ -25,6 +25,7 @@ func TestSchemaEnums(t *testing.T) {
 	require.Equal(t, schematest.Names(Statuses()), schematest.Enum(t, root, "status"))
 	require.Equal(t, schematest.Names(Faults()), schematest.Enum(t, root, "fault"))
 	require.Equal(t, schematest.Names(errorReasons), schematest.Enum(t, root, "error_reason"))
+	require.Equal(t, schematest.Names([]Deadline{DeadlineNone, DeadlineSoft, DeadlineHard}), schematest.Enum(t, root, "deadline"))
 }
 
 // Every other package may import this one, so it imports the standard library only.

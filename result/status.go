@@ -14,7 +14,7 @@ const (
 	StatusExited Status = iota + 1
 	// StatusSignaled: a signal that evalbox did not send ended the program.
 	StatusSignaled
-	// StatusTimedOut: the time limit ended the run.
+	// StatusTimedOut: the time limit, or its soft signal, ended the run.
 	StatusTimedOut
 	// StatusOutOfMemory: the kernel killed the program at its memory limit.
 	StatusOutOfMemory
@@ -119,3 +119,17 @@ func unmarshalName[E ~uint8](kind string, v *E, names []string, text []byte) err
 	*v = E(i)
 	return nil
 }
+
+// Deadline is the part of the time limit in the end of a run. Like [ErrorReason] it is a string,
+// because "none" is a valid answer.
+type Deadline string
+
+const (
+	// DeadlineNone: the program was neither asked to finish nor stopped at its time limit,
+	// or something else ended the run.
+	DeadlineNone Deadline = ""
+	// DeadlineSoft: the program got the soft signal and ended before its time limit.
+	DeadlineSoft Deadline = "soft"
+	// DeadlineHard: the program was stopped at its time limit.
+	DeadlineHard Deadline = "hard"
+)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/outcome"
 )
 
 // TestRunIsAdmitted: four containers are made, and at most two programs run at once;
@@ -45,6 +46,53 @@ func TestRunIsAdmitted(t *testing.T) {
 		runs.Wait()
 		require.EqualValues(t, 2, most.Load())
 		require.Empty(t, fake.Left())
+	})
+}
+
+// TestDeadlineOfARunThatWaited: the wait for others is over when the program starts, and does not
+// count any more.
+func TestDeadlineOfARunThatWaited(t *testing.T) {
+	for name, hooks := range map[string]Hooks{
+		"at once": {},
+		"later":   {Admit: func(context.Context) (func(), error) { time.Sleep(5 * time.Hour); return nil, nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFakeRunner(t, enginetest.NewFake(nil))
+				var deadline, started time.Time
+				hooks := hooks
+				hooks.Started = func() {
+					note, err := r.store.Journal("r1")
+					require.NoError(t, err)
+					deadline, started = note.Deadline, time.Now()
+				}
+				req := command("x")
+				req.Limits.Timeout, req.Limits.Grace = time.Minute, time.Second
+				_, err := r.Run(t.Context(), req, hooks)
+				require.NoError(t, err)
+				require.WithinDuration(t, started.Add(time.Minute+time.Second+deadlineSlack), deadline, time.Second)
+			})
+		})
+	}
+}
+
+// TestRunThatMayNotBegin: the last word of the caller comes after the wait, and gives the place of
+// the run to others.
+func TestRunThatMayNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })
+		r := newFakeRunner(t, fake)
+		admitted, released, refused := false, false, errors.New("enough")
+		hooks := Hooks{
+			Admit: func(context.Context) (func(), error) { admitted = true; return func() { released = true }, nil },
+			Begin: func() error { require.True(t, admitted); return refused },
+		}
+		res, err := r.Run(t.Context(), command("x"), hooks)
+		require.ErrorIs(t, err, refused)
+		require.ErrorIs(t, err, outcome.ErrCanceled)
+		require.Nil(t, res)
+		require.True(t, released)
+		require.Empty(t, leftBehind(t, r, fake))
 	})
 }
 

@@ -16,6 +16,8 @@ type Box interface {
 	Plan(ctx context.Context, req Request) (spec.Spec, error)
 	// Run runs a request; see [Runner.Run].
 	Run(ctx context.Context, req Request, opts ...RunOption) (*result.Result, error)
+	// Adopt finishes a run whose controller died; see [Runner.Adopt].
+	Adopt(ctx context.Context, id string, opts ...RunOption) (*result.Result, error)
 	// Store holds the records of the runs.
 	Store() *record.Store
 	// ApplyTree writes back a working copy that a run changed.

@@ -414,7 +414,6 @@ while True:
     open("final/reached", "w").close()
     time.sleep(0.05)
 open("final/refused", "w").close()
-time.sleep(120)
 `},
 		Env: map[string]string{"TARGET": address}, Egress: &policy.Egress{Level: policy.API, Allow: []string{address}},
 		Limits: policy.Limits{Timeout: 2 * time.Minute, Memory: 128 * policy.MiB, CPUs: 1},
@@ -442,8 +441,12 @@ func TestEngineEgressEndsWithItsController(t *testing.T) {
 	appears("refused", "and then nothing any more")
 
 	r := newRunner(t, sandbox.WithStateDir(state))
-	_, err := r.GC(t.Context(), sandbox.GCOptions{})
+	res, err := r.Adopt(t.Context(), orphan("egress"))
 	require.NoError(t, err)
+	require.Equal(t, result.FaultOperator, res.Fault, res.Explanation)
+	require.Contains(t, res.Explanation, "Its proxy had died with the controller")
+	require.Equal(t, 0, res.ExitCode)
+	require.GreaterOrEqual(t, res.Network.Requests, int64(1))
 	api := testAPI(t)
 	requireNothingLeft(t, api, spec.LabelState+"="+state)
 	require.NoDirExists(t, filepath.Join(record, "egress"))

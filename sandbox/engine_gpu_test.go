@@ -253,8 +253,7 @@ func TestEngineGPUsReachedTwice(t *testing.T) {
 	require.Equal(t, []string{"nvidia.com/gpu=4"}, run(t, far, last).Enforced.GPUs)
 }
 
-// TestEngineGPUsOfADeadController are not handed out while its program runs: that
-// is ended first.
+// TestEngineGPUsOfADeadController are not handed out while its program runs.
 func TestEngineGPUsOfADeadController(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	r := newRunner(t, sandbox.WithStateDir(state))
@@ -280,6 +279,12 @@ func TestEngineGPUsOfADeadController(t *testing.T) {
 	require.Equal(t, gpu.StateQuarantined, report.GPUs[1].State, "its program still runs")
 	req := python(t, "pass")
 	req.GPUs = "all"
+	_, err = r.Run(t.Context(), req)
+	require.ErrorContains(t, err, "its program has its GPUs until it ends")
+	ctx, cancel := context.WithCancel(t.Context())
+	adopted, err := r.Adopt(ctx, orphan(spec.TransferAuto), sandbox.IO{Stdout: afterLine("started", cancel)})
+	require.NoError(t, err)
+	require.Equal(t, result.StatusCanceled, adopted.Status)
 	res := run(t, r, req)
 	require.Len(t, res.Enforced.GPUs, 8)
 	containers, err := r.Containers(context.Background())

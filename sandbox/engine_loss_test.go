@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
@@ -39,9 +40,11 @@ type privateEngine struct {
 	// hide is a folder of ours that the daemon does not see.
 	hide string
 	args []string
-	cmd  *exec.Cmd
-	log  bytes.Buffer
-	done chan struct{}
+	// scores makes the waiter print scores, and exit with 0 on SIGTERM.
+	scores bool
+	cmd    *exec.Cmd
+	log    bytes.Buffer
+	done   chan struct{}
 }
 
 func newPrivateEngine(t *testing.T, args ...string) *privateEngine {
@@ -229,12 +232,10 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 		Transfer: spec.TransferBind, // also of an engine at the end of a connection
 		Limits:   policy.Limits{Timeout: 2 * time.Minute, Memory: 64 * policy.MiB, CPUs: 1},
 	}
-	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) {
-		if bytes.Contains(p, []byte("ready")) {
-			close(ready)
-		}
-		return len(p), nil
-	})}
+	streams := sandbox.IO{Stdout: afterLine("ready", func() { close(ready) })}
+	if e.scores {
+		req.Command = append(req.Command, "scores")
+	}
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
@@ -302,8 +303,9 @@ func TestEngineLossIsNeverTheProgramsFault(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, result.StatusExited, res.Status, res.Explanation)
 		require.Equal(t, 7, res.ExitCode)
-		require.False(t, res.OutputComplete)
-		require.Contains(t, res.Stdout, "ready\n")
+		require.True(t, res.OutputComplete, "%q", res.Warnings)
+		require.Equal(t, "ready\ngoing\n", res.Stdout, "the gap is filled from the engine's log")
+		require.Contains(t, strings.Join(res.Warnings, "\n"), "the connection to the engine was lost for a while")
 	})
 	t.Run("daemon frozen for a while", func(t *testing.T) {
 		t.Parallel()
@@ -319,4 +321,125 @@ func TestEngineLossIsNeverTheProgramsFault(t *testing.T) {
 		require.Equal(t, "ready\ngoing\n", res.Stdout)
 		require.True(t, res.OutputComplete)
 	})
+}
+
+// process returns the PID of the waiter's init, and that of its shim.
+func (e *privateEngine) process() (pid, shim int) {
+	api, err := e.api()
+	require.NoError(e.t, err)
+	defer api.Close()
+	c, err := api.ContainerInspect(e.t.Context(), "evalbox-waiter")
+	require.NoError(e.t, err)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.State.Pid))
+	require.NoError(e.t, err)
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "PPid:"); ok {
+			shim, err = strconv.Atoi(strings.TrimSpace(text))
+			require.NoError(e.t, err)
+		}
+	}
+	return c.State.Pid, shim
+}
+
+// gone returns once the waiter is about to exit.
+func (e *privateEngine) gone() {
+	require.Eventually(e.t, func() bool {
+		_, err := os.Lstat(filepath.Join(e.dir, "final", "gone"))
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// TestEndsAcrossOutages: init's report decides how a program ended, whatever the engine remembers.
+// Without a report, the program is not blamed, and never praised.
+func TestEndsAcrossOutages(t *testing.T) {
+	t.Parallel()
+	kill := func(t *testing.T, pid int) {
+		t.Helper()
+		require.Greater(t, pid, 1)
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	for name, test := range map[string]struct {
+		args    []string
+		trouble func(t *testing.T, e *privateEngine, goOn func())
+		status  result.Status
+		fault   result.Fault
+		code    int
+		score   *float64
+		says    string
+	}{
+		"stopped, and the program exits with 0": {nil, func(_ *testing.T, e *privateEngine, _ func()) {
+			e.signal(syscall.SIGTERM)
+		}, result.StatusEngineLost, result.FaultEnvironment, -1, new(0.333), "stopped the program with it"},
+		"killed and back, and the program exits with 0": {nil, func(t *testing.T, e *privateEngine, _ func()) {
+			t.Helper()
+			e.signal(syscall.SIGKILL)
+			<-e.done
+			if err := e.start(); err != nil {
+				t.Error(err)
+			}
+		}, result.StatusEngineLost, result.FaultEnvironment, -1, new(0.333), "stopped the program with it"},
+		"the program ends while it is away": {[]string{"--live-restore"}, func(t *testing.T, e *privateEngine, goOn func()) {
+			t.Helper()
+			e.signal(syscall.SIGKILL)
+			<-e.done
+			goOn()
+			e.gone()
+			if err := e.start(); err != nil {
+				t.Error(err)
+			}
+		}, result.StatusExited, result.FaultProgram, 7, new(0.585), "exited with 7"},
+		"the shim is killed": {nil, func(t *testing.T, e *privateEngine, _ func()) {
+			t.Helper()
+			_, shim := e.process()
+			kill(t, shim)
+		}, result.StatusEngineLost, result.FaultEnvironment, -1, nil, "init_killed"},
+		"init is killed from outside": {nil, func(t *testing.T, e *privateEngine, _ func()) {
+			t.Helper()
+			pid, _ := e.process()
+			kill(t, pid)
+		}, result.StatusEngineLost, result.FaultEnvironment, -1, nil, "init_killed"},
+		"the container is restarted": {nil, func(t *testing.T, e *privateEngine, _ func()) {
+			t.Helper()
+			api, err := e.api()
+			if err == nil {
+				// The run may remove the container before the engine has answered.
+				_ = api.ContainerRestart(t.Context(), "evalbox-waiter", container.StopOptions{})
+				err = api.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}, result.StatusSignaled, result.FaultOperator, 143, new(0.333), "restarted the container"},
+		"containerd is killed": {nil, func(t *testing.T, e *privateEngine, goOn func()) {
+			t.Helper()
+			text, err := os.ReadFile(e.dir + "/exec/containerd/containerd.pid")
+			require.NoError(t, err)
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			require.NoError(t, err)
+			kill(t, pid)
+			goOn()
+		}, result.StatusExited, result.FaultProgram, 7, new(0.585), "exited with 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newPrivateEngine(t, test.args...)
+			e.scores = true
+			res, err := e.runWaiter(func(goOn func()) { test.trouble(t, e, goOn) })
+			require.NotNil(t, res, "%v", err)
+			require.Equal(t, test.status.String(), res.Status.String(), res.Explanation)
+			require.Equal(t, test.fault.String(), res.Fault.String(), res.Explanation)
+			require.Equal(t, test.code, res.ExitCode)
+			require.Contains(t, res.Explanation, test.says)
+			require.Equal(t, test.status == result.StatusEngineLost, err != nil, "%v", err)
+			require.Equal(t, test.score, res.Score, "%q", res.Warnings)
+			require.Equal(t, test.score != nil, res.OutputComplete)
+			require.Equal(t, test.score != nil && test.status != result.StatusExited, res.ScoreUnfinished)
+			if test.score == nil {
+				require.Contains(t, strings.Join(res.Warnings, "\n"), "no score: the output is incomplete; the last score in it is 0.")
+			}
+			if test.fault != result.FaultProgram {
+				require.Contains(t, strings.Join(res.Warnings, "\n"), "as the interrupted program left them")
+			}
+		})
+	}
 }

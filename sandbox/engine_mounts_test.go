@@ -257,7 +257,7 @@ func TestEngineTreesAreBounded(t *testing.T) {
 	require.Empty(t, records, "nothing is left behind")
 
 	ways(t, func(t *testing.T, way string) {
-		req := python(t, "import time\nf = open('/repo/more', 'wb')\nwhile True: f.write(bytes(1 << 20)); f.flush(); time.sleep(0.01)\n")
+		req := python(t, "import time\ni = 0\nwhile True: open(f'/repo/more{i}', 'wb').write(bytes(1 << 20)); i += 1; time.sleep(0.01)\n")
 		req.Trees = []sandbox.Tree{{Source: dir, Target: "/repo"}}
 		req.Transfer, req.Limits.Disk = way, 30*policy.MiB
 		res := run(t, newRunner(t), req)
@@ -273,7 +273,7 @@ func TestEngineHostileTrees(t *testing.T) {
 		"closed":     "import os\nopen('/repo/keep', 'a').write('x'); os.mkdir('/repo/shut'); open('/repo/shut/x', 'w'); os.chmod('/repo/shut', 0); os.chmod('/repo/sub', 0); os.chmod('/repo', 0)\n",
 		"links for folders": "import os, shutil\nshutil.rmtree('/repo/sub'); os.symlink('/etc', '/repo/sub'); os.remove('/repo/keep'); os.symlink('/etc/passwd', '/repo/keep')\n" +
 			"os.symlink('..', '/repo/up'); os.symlink('/', '/repo/root')\n",
-		"sparse": "f = open('/repo/huge', 'w'); f.truncate(1 << 42); g = open('/repo/keep', 'r+'); g.truncate(1 << 41)\n",
+		"sparse": "f = open('/repo/huge', 'w'); f.truncate(19 << 30); g = open('/repo/keep', 'r+'); g.truncate(18 << 30)\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
@@ -74,7 +75,10 @@ func TestEngineObserveOwnerThatDies(t *testing.T) {
 
 	report, err := r.GC(t.Context(), sandbox.GCOptions{})
 	require.NoError(t, err)
-	require.Len(t, ofRun(report.Removed, orphan(ownerObserves)), 1)
+	require.Len(t, ofRun(report.Finished, orphan(ownerObserves)), 1)
+	never, err := r.Store().Get(orphan(ownerObserves))
+	require.NoError(t, err)
+	require.Equal(t, result.StatusStartFailed, never.Result.Status)
 	requireNothingOfAnObservation(t, r, orphan(ownerObserves))
 	require.NoError(t, r.Store().Remove(orphan(ownerObserves)))
 }

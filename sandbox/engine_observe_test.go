@@ -59,6 +59,20 @@ if os.fork() == 0:
         quietly(lambda: socket.socket().connect(('10.0.0.1', 80)))
     os._exit(0)
 os.wait()`, 5},
+		"sockets that cannot be bound to the loopback device": {`
+lo = socket.if_nametoindex('lo')
+for family, level, option, value, address in (
+    (socket.AF_INET, socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b'lo', '1.1.1.1'),
+    (socket.AF_INET, socket.IPPROTO_IP, 50, socket.htonl(lo), '1.1.1.1'),           # IP_UNICAST_IF
+    (socket.AF_INET6, socket.IPPROTO_IPV6, 76, socket.htonl(lo), '::ffff:1.1.1.1'),  # IPV6_UNICAST_IF
+):
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        s.setsockopt(level, option, value)
+        raise SystemExit('bound')
+    except PermissionError:
+        pass
+    quietly(lambda: s.sendto(b'x', (address, 9)))`, 3},
 		"its own addresses": {`
 server = socket.create_server(('127.0.0.1', 0))
 socket.create_connection(server.getsockname())

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
@@ -24,6 +23,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	a.stopWatch()
 	e := &a.evidence
+	e.FileLimit = a.spec.Job.FileSize != nil && a.spec.Job.FileSize.Soft == a.spec.Job.DiskBytes
 	// Nothing can change the files any more if all processes of the program are dead.
 	gone := e.Lost == nil && e.StartError == nil && e.End.Reported && e.End.ProcessesLeft == 0
 	if a.container != nil && (e.Lost != nil || e.StartError != nil) {
@@ -39,21 +39,52 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	for _, warning := range a.output.Close() {
 		a.warn.add("%s", warning)
 	}
+	if e.Stop == outcome.StopDiskFull {
+		a.stage.NameHogs(ctx)
+	}
 	left := a.collect(ctx)
+	a.noteProjects()
+	e.DiskFull = left.DiskFull
+	a.at("collected")
 	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
 	res := a.result(decided, left, observed)
 	err := a.stage.WriteResult(res)
+	a.at("written")
+	var removeErr error
 	if a.spec.Job.Keep && a.container != nil {
 		a.container.Release()
-	} else if removeErr := a.remove(ctx); removeErr != nil {
+	} else if removeErr = a.remove(ctx); removeErr != nil {
 		a.log.Warn("the container is left behind", logError, removeErr)
 	}
-	if e.Lost != nil {
-		err = errors.Join(e.Lost, err)
-	} else if decided.Status == result.StatusEngineLost {
-		err = errors.Join(decided.Err, err)
+	if a.stage.Copied() && !a.spec.Job.Keep {
+		// Not before the result is on disk: until then the engine has what another process
+		// needs to finish the run.
+		a.stage.Withdraw(ctx)
+		if warnings := a.warn.sorted(); len(warnings) > len(res.Warnings) {
+			res.Warnings = warnings
+			err = errors.Join(err, a.stage.WriteResult(res))
+		}
 	}
-	return res, err
+	if err == nil && removeErr == nil && !a.left {
+		a.settle()
+	}
+	if decided.Err == nil {
+		decided.Err = e.Lost
+	}
+	return res, errors.Join(decided.Err, err)
+}
+
+// noteProjects records which project quotas are left to give back. Another run may get the numbers
+// of the others, and nobody may give those back once more.
+func (a *run) noteProjects() {
+	left := a.stage.Projects()
+	if len(left) == len(a.journal.Projects) {
+		return
+	}
+	a.journal.Projects = left
+	if err := a.writeJournal(); err != nil {
+		a.log.Debug("the quotas are still on record", logError, err)
+	}
 }
 
 // collect collects the outputs, and gives ./final back. A caller who closes [Hooks].Kill does
@@ -71,17 +102,21 @@ func (a *run) collect(ctx context.Context) stage.Left {
 			}
 		}()
 	}
-	left := a.stage.Collect(collecting, e.StartError == nil, e.Lost == nil, e.Stop == outcome.StopDiskLimit)
-	if a.stage.Copied() {
-		if !a.spec.Job.Keep {
-			if err := a.remove(ctx); err != nil { // the container has the volume mounted
-				a.log.Debug("the container was not removed", logError, err)
-			}
-		}
+	// The processes of a container end with it, also if somebody else removed it.
+	ended := e.Lost == nil || errors.Is(e.Lost, engine.ErrNoContainer)
+	left := a.stage.Collect(collecting, e.StartError == nil, ended, e.Stop == outcome.StopDiskLimit)
+	if a.stage.Copied() && a.spec.Job.Keep {
 		a.stage.Withdraw(ctx)
 	}
-	a.stage.Restore()
+	a.stage.Restore(ctx, a.left || !ended)
 	return left
+}
+
+// settle notes that nothing of the run is left to do.
+func (a *run) settle() {
+	if err := a.runner.store.Settle(a.spec.Job.RunID); err != nil {
+		a.log.Debug("the run is still noted as open", logError, err)
+	}
 }
 
 // remove makes sure that the container is removed, which takes the engine a while longer.
@@ -92,20 +127,6 @@ func (a *run) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
 	defer cancel()
 	return a.container.Remove(ctx)
-}
-
-// stayed marks the warning of a container that could not be removed.
-const stayed = "is left behind"
-
-// LeftBehind returns the warning of a result whose container could not be removed; empty if
-// it was removed.
-func LeftBehind(res *result.Result) string {
-	for _, warning := range res.Warnings {
-		if strings.HasPrefix(warning, "container ") && strings.Contains(warning, stayed) {
-			return warning
-		}
-	}
-	return ""
 }
 
 // removeNow waits until the container is gone, because it may still contain processes.
@@ -119,7 +140,7 @@ func (a *run) removeNow(ctx context.Context) {
 		e := &a.evidence
 		a.left = true
 		e.EngineGone = e.EngineGone || errors.Is(err, engine.ErrUnavailable)
-		a.warn.add("container %s "+stayed+": %v", a.spec.Job.ContainerName(), err)
+		a.warn.add("container %s is left behind: %v", a.spec.Job.ContainerName(), err)
 		if e.Lost == nil && e.StartError == nil && !e.End.Reported {
 			e.Lost = errors.Join(outcome.ErrNoExit, err) // it may still be running
 		}
@@ -131,8 +152,8 @@ func (a *run) removeNow(ctx context.Context) {
 const shutdownGrace = 3 * time.Second
 
 // engineGoes distinguishes an engine that shuts down from an operator who stopped the
-// program: the engine soon stops answering. It only takes time if somebody else stopped
-// the program.
+// program, or restarted its container: the engine soon stops answering. It only takes time if
+// somebody else stopped the program.
 func (a *run) engineGoes(ctx context.Context) bool {
 	end := a.evidence.End
 	if a.evidence.Lost != nil || a.evidence.StartError != nil || len(a.evidence.Requested) > 0 || len(end.Foreign) == 0 && end.ForeignErr == nil {
@@ -145,9 +166,14 @@ func (a *run) engineGoes(ctx context.Context) bool {
 	a.container.Release()
 	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
 	defer cancel()
+	restarts, _ := a.container.(engine.Restarts)
 	for {
 		if _, err := a.runner.engine.Info(ctx); err != nil {
 			return errors.Is(err, engine.ErrUnavailable)
+		}
+		if restarts != nil && restarts.Restarted(ctx) {
+			a.evidence.End.Restarted = true
+			return false
 		}
 		select {
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/stage"
@@ -24,45 +25,61 @@ type GCOptions struct {
 
 // GCReport says what a garbage collection did, or would do.
 type GCReport struct {
-	Removed []Collected `json:"removed"`
-	Left    []Collected `json:"left"`
+	// Finished are the runs that have their results now.
+	Finished []Collected `json:"finished"`
+	Removed  []Collected `json:"removed"`
+	Left     []Collected `json:"left"`
 }
 
-// Collected is one container or volume, and why it was removed or left.
+// Collected is one run, container or volume, and why it was finished, removed or left.
 type Collected struct {
 	Container string `json:"container"`
 	RunID     string `json:"run_id"`
 	Reason    string `json:"reason"`
 }
 
-// GC removes the containers that dead controllers left behind, and the volumes of runs whose
-// files are copied. It gives the ./final directories back that the controllers had granted
-// to their programs. GC never touches a container whose owner lives, or one without the
-// labels of evalbox. An owner that cannot be seen from here (another machine, another PID
-// namespace) counts as dead after the deadline of the container, which is an hour after
-// the latest end of its program.
+// GC finishes the runs whose controllers died and whose programs have ended, see
+// [Runner.Adopt]. Then it removes the containers that dead controllers left behind, and the
+// volumes of runs whose files are copied. It gives the ./final directories back that the
+// controllers had granted to their programs. A program that still runs goes on until its time
+// limit. GC never touches a container whose owner lives, or one without the labels of
+// evalbox. An owner that cannot be seen from here (another machine, another PID namespace)
+// counts as dead after the deadline of the container, which is an hour after the latest end
+// of its program.
 //
 // GC goes on after a failure and joins the errors.
 func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
+	var report GCReport
+	var unfinished map[string]error
+	var errs []error
+	if opts.DryRun {
+		unfinished = r.wouldFinish(&report)
+	} else {
+		finished, why, err := r.finishEnded(ctx)
+		unfinished, errs = why, append(errs, err)
+		for _, res := range finished {
+			report.Finished = append(report.Finished, Collected{spec.Job{RunID: res.ID}.ContainerName(), res.ID, res.Explanation})
+		}
+	}
 	containers, err := r.engine.List(ctx)
 	if err != nil {
-		return GCReport{}, err
+		return report, errors.Join(append(errs, err)...)
 	}
 	volumes, err := stage.Volumes(ctx, r.engine)
-	var report GCReport
-	errs := []error{err}
+	errs = append(errs, err)
 	lasts := lastDeadlines(containers, volumes)
 	decide := func(c engine.Found, name string, removeIt func(context.Context, engine.Found) error) {
 		found := Collected{Container: name, RunID: c.Labels[spec.LabelRun]}
-		var remove bool
 		seen := c
-		seen.Ended = r.hasEnded(c)
+		seen.Ended, seen.Labels = r.hasEnded(c), r.ownedBy(c)
 		if last, known := lasts[c.Labels[spec.LabelRun]]; known && c.Labels[spec.LabelPart] != "" {
-			seen.Labels = maps.Clone(c.Labels)
 			seen.Labels[spec.LabelDeadline] = last.Format(time.RFC3339)
 		}
-		remove, found.Reason = collectable(seen, opts, time.Now())
-		if remove && !opts.DryRun {
+		remove, reason := collectable(seen, opts, time.Now())
+		if why := r.mustStay(c, unfinished); why != "" {
+			remove, reason = false, why
+		}
+		if found.Reason = reason; remove && !opts.DryRun {
 			if err := removeIt(ctx, c); err != nil {
 				errs = append(errs, err)
 				remove, found.Reason = false, err.Error()
@@ -84,13 +101,57 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 		})
 	}
 	if !opts.DryRun {
+		r.tidyWork()
 		left, err := r.engine.List(ctx)
 		if err == nil {
-			err = r.reclaimLost(left)
+			err = errors.Join(r.reclaimLost(left), r.sweepUIDs(ctx))
 		}
 		errs = append(errs, err)
 	}
 	return report, errors.Join(errs...)
+}
+
+// wouldFinish is [Runner.finishEnded] of a dry run: whether the programs have ended is not
+// looked at.
+func (r *Runner) wouldFinish(report *GCReport) map[string]error {
+	unfinished := map[string]error{}
+	ids, _ := r.store.Orphans() // an error shows when it is done
+	for _, id := range ids {
+		unfinished[id] = errors.New("its own process died; its run is finished first, if its program has ended; watch or end it with: sandbox adopt " + id)
+		report.Finished = append(report.Finished, Collected{spec.Job{RunID: id}.ContainerName(), id, "its own process died; it is finished if its program has ended"})
+	}
+	return unfinished
+}
+
+// ownedBy returns the labels of a container with the present owner of its run: another process
+// may have adopted it.
+func (r *Runner) ownedBy(c engine.Found) map[string]string {
+	labels := map[string]string{}
+	maps.Copy(labels, c.Labels)
+	note, err := r.storeOf(c).Journal(c.Labels[spec.LabelRun])
+	if other := note.Ref.ID != "" && c.ID != note.Ref.ID && c.Labels[spec.LabelPart] == ""; err == nil && note.Owner != "" && !other {
+		labels[spec.LabelOwner] = note.Owner
+	}
+	return labels
+}
+
+// mustStay says why a container of a dead owner must not be removed: its run can be finished.
+func (r *Runner) mustStay(c engine.Found, unfinished map[string]error) string {
+	id, store := c.Labels[spec.LabelRun], r.storeOf(c)
+	note, err := store.Journal(id)
+	state, stateErr := store.State(id)
+	if err != nil || stateErr != nil || state != record.Lost || note.Engine == "" || time.Now().After(note.Deadline) {
+		return ""
+	}
+	switch why := unfinished[id]; {
+	case store != r.store:
+		return fmt.Sprintf("its own process died; finish its run with: sandbox --state-dir %s adopt %s", store.Dir(), id)
+	case errors.Is(why, ErrStillRuns):
+		return "its own process died, and its program still runs until its time limit; watch or end it with: sandbox adopt " + id
+	case why != nil:
+		return why.Error()
+	}
+	return "its own process died; finish its run with: sandbox adopt " + id
 }
 
 // lastDeadlines returns the latest deadline of each run: a part is needed as long as any
@@ -175,8 +236,12 @@ func (r *Runner) collectOne(ctx context.Context, c engine.Found) error {
 	if c.Labels[spec.LabelPart] != "" {
 		return nil // has nothing on this disk
 	}
-	// Its record says whose ./final was.
-	return stage.Reclaim(r.storeOf(c), c.Labels[spec.LabelRun])
+	store := r.storeOf(c)
+	if store == r.store || store.Trusted() == nil {
+		// Its record says whose ./final was.
+		return stage.Reclaim(store, c.Labels[spec.LabelRun])
+	}
+	return nil // another user's: what its records say is not done for that user
 }
 
 // reclaimLost restores the files of lost runs whose containers are gone.
@@ -192,32 +257,39 @@ func (r *Runner) reclaimLost(containers []engine.Found) error {
 			errs = append(errs, stage.Reclaim(r.store, id))
 		}
 	}
+	errs = append(errs, stage.ReclaimFinals(r.store, func(id string) bool { return there[id] }))
 	return errors.Join(errs...)
 }
 
-// reclaimFinal cleans up after a dead controller whose run filled this ./final, before
-// another run uses it: the program may still be writing there.
+// reclaimFinal finishes the run of a dead controller that filled this ./final, before another
+// run uses it. A program that still runs may be writing there.
 func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
-	id := stage.FilledLast(r.store, final)
+	id, owed := stage.FilledLast(r.store, final)
 	if id == "" {
 		return nil
 	}
-	switch state, err := r.store.State(id); {
-	case errors.Is(err, record.ErrNoRecord):
+	found, err := r.store.Load(id)
+	gone := errors.Is(err, record.ErrNoRecord)
+	switch {
+	case gone && owed:
+	case gone:
 		return nil
 	case err != nil:
 		return err
-	case state != record.Lost:
+	case found.State == record.Running, found.State == record.Finished && !owed:
 		return nil
-	}
-	if err := r.engine.Remove(ctx, spec.Job{RunID: id}.ContainerName()); err != nil {
-		return fmt.Errorf("final %q is still in use by run %s, whose controller died: %w", final, id, err)
-	}
-	if note, err := r.store.Journal(id); err == nil && note.Transfer == spec.TransferCopy {
-		// The volume is not in the way. A garbage collection tries again.
-		if err := stage.RemoveVolume(ctx, r.engine, id); err != nil {
-			r.log.Warn("the volume of a lost run is left behind", logRun, id, logError, err)
+	case found.State == record.Lost:
+		switch res, err := r.adopt(ctx, found, runOptions{}, true); {
+		case res != nil, errors.Is(err, outcome.ErrOwnerDied):
+			return nil
+		case !errors.Is(err, errEarlier): // whose end cannot be found
+			return fmt.Errorf("final %q is still in use by a run whose own process died: %w", final, err)
 		}
 	}
-	return stage.Reclaim(r.store, id)
+	if gone || found.State != record.Finished || !found.Spec.Job.Keep {
+		if err := r.engine.Remove(ctx, spec.Job{RunID: id}.ContainerName()); err != nil {
+			return fmt.Errorf("final %q is still in use by run %s, whose controller died: %w", final, id, err)
+		}
+	}
+	return errors.Join(stage.Reclaim(r.store, id), stage.ReclaimFinal(r.store, final, id))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/gpu"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/plan"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -167,7 +168,7 @@ func (a *run) releaseGPUs(ctx context.Context) {
 }
 
 // stillUses says why the program of a dead holder may still use its GPUs; empty if it cannot.
-// It removes the container of a dead controller, as a garbage collection would.
+// A run that has ended is finished first, as a garbage collection does.
 func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holder, since time.Time) string {
 	if dead.Engine != info.ID {
 		if time.Since(since) > seconds(dead.LimitSeconds) {
@@ -186,13 +187,9 @@ func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holde
 		if c.Labels[spec.LabelRun] != dead.RunID || c.Ended || c.Labels[spec.LabelPart] != "" {
 			continue
 		}
-		remove, reason := collectable(c, GCOptions{}, time.Now())
-		if remove {
-			err := r.collectOne(ctx, c)
-			if err == nil {
-				continue
-			}
-			reason = err.Error()
+		reason := r.endOrphan(ctx, c)
+		if reason == "" {
+			continue
 		}
 		does := "may still start"
 		if c.Running {
@@ -201,6 +198,35 @@ func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holde
 		reasons = append(reasons, fmt.Sprintf("container %s %s: %s", c.Name, does, reason))
 	}
 	return strings.Join(reasons, "; ")
+}
+
+// endOrphan finishes the run of a container whose controller is dead, if its program has ended,
+// and removes a container that no run of this store has. Otherwise it says why not.
+func (r *Runner) endOrphan(ctx context.Context, c engine.Found) string {
+	found, err := r.storeOf(c).Load(c.Labels[spec.LabelRun])
+	if err == nil && found.State == record.Lost && r.storeOf(c) == r.store {
+		switch res, err := r.adopt(ctx, found, runOptions{}, true); {
+		case res != nil, errors.Is(err, outcome.ErrOwnerDied):
+			return ""
+		case errors.Is(err, ErrStillRuns):
+			return "its own process died, and its program has its GPUs until it ends; watch or end it with: sandbox adopt " + found.ID
+		case !errors.Is(err, errEarlier):
+			return err.Error()
+		}
+	}
+	seen := c
+	seen.Labels = r.ownedBy(c)
+	if why := r.mustStay(c, nil); why != "" {
+		return why
+	}
+	remove, reason := collectable(seen, GCOptions{}, time.Now())
+	if !remove {
+		return reason
+	}
+	if err := r.collectOne(ctx, c); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // wanted is a request in the form of a lease.

@@ -156,8 +156,8 @@ func TestObserveOfAnEndThatWasNotSeen(t *testing.T) {
 	req := command("true")
 	req.Observe = &Observe{Canaries: []string{"/etc/shadow"}}
 	res, err := r.Run(t.Context(), req)
-	require.NoError(t, err)
-	require.Equal(t, result.StatusSignaled, res.Status)
+	require.ErrorIs(t, err, outcome.ErrInitKilled)
+	require.Equal(t, result.StatusEngineLost, res.Status)
 	require.Equal(t, "the end of the program was not seen", res.Observed.WatchWhy)
 	require.Equal(t, []string{"/etc/shadow"}, res.Observed.Opened)
 }

@@ -28,6 +28,7 @@ const (
 	ownerWay   = "EVALBOX_TEST_OWNER_TRANSFER"
 	ownerNet   = "EVALBOX_TEST_OWNER_EGRESS"
 	ownerImage = "EVALBOX_TEST_OWNER_IMAGE"
+	ownerDies  = "EVALBOX_TEST_OWNER_DIES"
 	// ownerObserves is the way of a controller that holds a program back.
 	ownerObserves = "observe"
 )
@@ -60,6 +61,9 @@ func beOwner(state, final string) error {
 		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.API, AllowPrivateEgress: true}))
 	if err != nil {
 		return err
+	}
+	if step := os.Getenv(ownerDies); step != "" {
+		return beMortalOwner(r, step, final)
 	}
 	if address := os.Getenv(ownerNet); address != "" {
 		return beEgressOwner(r, address, final)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/plan"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
 // Plan returns the Spec that [Runner.Run] would carry out, with the facts of the engine and
@@ -48,9 +48,6 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if req.ID == "" {
 		req.ID = record.NewID(time.Now())
 	}
-	if req.User == "" {
-		req.User = defaultUser(os.Getuid(), os.Getgid())
-	}
 	layout, verified, err := hostpath.Resolve(ctx, req, hostpath.Protected{StateDir: r.store.Dir(), Output: isOutput})
 	if err != nil {
 		return planned{}, err
@@ -71,6 +68,10 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	}
 	asked := req.Transfer
 	req.Transfer = r.facts.transfer(asked, info)
+	rootIs, err := r.users.choose(&req, asked, info)
+	if err != nil {
+		return planned{}, err
+	}
 	root := info.RootDir
 	if req.Transfer != spec.TransferBind {
 		root = "" // of another machine
@@ -88,7 +89,12 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if err != nil {
 		return planned{}, err
 	}
-	s, err := plan.Plan(req, layout, r.policy, hostOf(info))
+	host := hostOf(info)
+	host.RootIs = rootIs
+	if req.Transfer == spec.TransferBind {
+		host.Disk = stage.DiskBounds(layout.Final, r.store.Dir(), len(req.Trees) > 0)
+	}
+	s, err := plan.Plan(req, layout, r.policy, host)
 	if err != nil {
 		return planned{}, err
 	}
@@ -111,6 +117,9 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 func hostOf(info engine.Info) spec.Host {
 	host := info.Host
 	host.Unseen = observe.Unobservable(info)
+	host.Seccomp, host.UserNamespace, host.LSM = info.Seccomp, info.UserNamespace, info.LSM != ""
+	// The leases of this machine do not bind controllers of others.
+	host.OwnUIDs = info.Local
 	return host
 }
 

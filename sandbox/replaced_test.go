@@ -173,6 +173,8 @@ func TestReplacedSourcesAreNotCopied(t *testing.T) {
 			require.NoError(t, err)
 			swap(t, filepath.Join(real, "sub"), filepath.Join(real, "other"))
 			a := newRun(r, prepared, runOptions{}, time.Now())
+			require.NoError(t, a.leaseUID(t.Context()))
+			defer a.releaseUID()
 			require.NoError(t, a.openStage(t.Context()))
 			err = a.prepare(t.Context())
 			require.ErrorContains(t, err, "was replaced while the run was prepared")

@@ -15,15 +15,19 @@ type (
 	FakeClock = spec.FakeClock
 	Observe   = spec.Observe
 	PathError = spec.PathError
+	Secret    = spec.Secret
 )
 
-// RunOption is a part of a run that is not data: an [IO] or a [Hooks]. A later option
+// RunOption is a part of a run that is not data: an [IO], a [Hooks] or a [Work]. A later option
 // replaces an earlier one of its kind.
 type RunOption interface{ apply(*runOptions) }
 
 type runOptions struct {
 	io    IO
 	hooks Hooks
+	work  Work
+	// workFile is the note of the job; empty without one.
+	workFile string
 }
 
 // IO connects the streams of a program.
@@ -54,6 +58,9 @@ type Hooks struct {
 	// Admit may wait for as long as the time limit and the grace period. After a longer
 	// wait, a controller that cannot see this one considers it dead.
 	Admit func(ctx context.Context) (release func(), err error)
+	// Begin is called right before the start, after Admit. It does not wait. An error ends
+	// the run as ctx would before the start.
+	Begin func() error
 	// Kill, when closed after the context was canceled, skips the rest of the grace
 	// period.
 	Kill <-chan struct{}

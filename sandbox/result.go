@@ -17,23 +17,24 @@ import (
 // result converts the evidence to the wire form.
 func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observed) *result.Result {
 	job, end, timedOut := a.spec.Job, a.evidence.End, v.Status == result.StatusTimedOut
-	complete := end.Complete && !end.Interrupted || a.evidence.StartError != nil || end.Launch != nil
+	complete := end.Complete || a.evidence.StartError != nil || end.Launch != nil || v.Status == result.StatusStartFailed
 	reason := result.ReasonFor(v.ExitCode, timedOut, a.traceback.SeenMarker())
 	res := &result.Result{
 		Schema: result.SchemaV1, ID: job.RunID, Name: job.Name, Labels: job.Labels,
 		Status: v.Status, Fault: v.Fault, ExitCode: v.ExitCode, Signal: v.Signal,
-		TimedOut: timedOut, OOMKilled: end.OOMKilled, Explanation: v.Explanation,
+		TimedOut: timedOut, Deadline: v.Deadline, OOMKilled: end.OOMKilled, Explanation: v.Explanation, Recovered: a.evidence.Recovered, ContainerLeft: a.left,
 		Stdout: a.output.Stdout.Text.Text(), Stderr: a.output.Stderr.Text.Text(),
 		StdoutBytes: a.output.Stdout.Total(), StderrBytes: a.output.Stderr.Total(),
 		StdoutTruncated: a.output.Stdout.Text.Truncated(), StderrTruncated: a.output.Stderr.Text.Truncated(),
 		OutputComplete: complete,
-		Score:          a.score.Finite(),
 		IsError:        reason != "", ErrorReason: reason,
 		Image: result.Image{Name: a.spec.Class.Image.Reference, ID: a.spec.Class.Image.ID,
 			Digest: a.spec.Class.Image.Digest, Platform: a.spec.Class.Image.Platform, Locked: a.spec.Class.Image.Locked},
 		Enforced: a.enforced(), Network: a.proxy.Report(), Observed: observed,
 		Outputs: left.Outputs, OutputsSkipped: left.Skipped, Trees: left.Trees,
 	}
+	res.Score = a.scoreOf(complete)
+	res.ScoreUnfinished = res.Score != nil && v.Unfinished
 	if res.IsError && res.Fault == result.FaultNone {
 		// Exit code 0 with a traceback: the program is at fault.
 		res.Fault = result.FaultProgram
@@ -58,17 +59,9 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 	if !a.ended.IsZero() {
 		res.TeardownSeconds = time.Since(a.ended).Seconds()
 	}
-	switch {
-	case complete:
-	case end.Interrupted:
-		a.warn.add("output may be incomplete: the connection to the engine was lost for a while")
-	default:
-		a.warn.add("output may be incomplete: its end was not seen")
-	}
-	for _, s := range []*stream.Stream{a.output.Stdout, a.output.Stderr} {
-		if kept := s.Kept(); kept < s.Total() {
-			a.warn.add("%s holds the first %d of %d bytes", s.Name, kept, s.Total())
-		}
+	a.warnOfOutput(complete)
+	if v.Status == result.StatusEngineLost || v.Status == result.StatusSignaled && v.Fault == result.FaultOperator {
+		a.warn.add("outputs are as the interrupted program left them: it did not end by itself")
 	}
 	if n := end.ProcessesLeft; n > 0 {
 		a.warn.add("%d processes of the program could not be killed within 10 s", n)
@@ -83,6 +76,41 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 	return res
 }
 
+// warnOfOutput warns of output that may lack a part, or is not all in its file.
+func (a *run) warnOfOutput(complete bool) {
+	end := a.evidence.End
+	switch {
+	case complete && end.Interrupted:
+		a.warn.add("the connection to the engine was lost for a while: output of that time is from the engine's log")
+	case complete:
+	case end.Interrupted:
+		a.warn.add("output may be incomplete: the connection to the engine was lost for a while")
+	case a.evidence.Recovered && end.Reported:
+		a.warn.add("output may be incomplete: the engine's copy of it has lost its beginning")
+	default:
+		a.warn.add("output may be incomplete: its end was not seen")
+	}
+	for _, s := range []*stream.Stream{a.output.Stdout, a.output.Stderr} {
+		if kept := s.Kept(); kept < s.Total() {
+			a.warn.add("%s holds the first %d of %d bytes", s.Name, kept, s.Total())
+		}
+		if s.Parted() {
+			a.warn.add("%s holds what the dead controller had recorded and, behind it, what the engine still had: a part may be missing or there twice", s.Name)
+		}
+	}
+}
+
+// scoreOf returns the score that the program printed. Output that lacks bytes has none: the last
+// score line in it may not be the program's last one.
+func (a *run) scoreOf(complete bool) *float64 {
+	score := a.score.Finite()
+	if complete || score == nil {
+		return score
+	}
+	a.warn.add("no score: the output is incomplete; the last score in it is %v", *score)
+	return nil
+}
+
 // enforced reports what was applied, from the view of the container's init where
 // possible.
 func (a *run) enforced() result.Enforced {
@@ -92,9 +120,10 @@ func (a *run) enforced() result.Enforced {
 		Runtime: class.Runtime, CgroupVersion: class.Cgroup.Version, User: class.User, Network: class.Network,
 		Transfer:       class.Transfer,
 		TimeoutSeconds: job.TimeoutSeconds, GraceSeconds: job.GraceSeconds,
+		SoftTimeoutSeconds: job.SoftTimeoutSeconds, SoftSignal: job.SoftSignal,
 		MemoryBytes: class.Cgroup.MemoryBytes, SwapBytes: class.Cgroup.SwapBytes,
 		CPUs: float64(class.Cgroup.NanoCPUs) / 1e9, PIDs: class.Cgroup.PIDs, ShmBytes: class.Cgroup.ShmBytes,
-		DiskBytes: job.DiskBytes, OutputLimitBytes: job.OutputLimitBytes, StreamFileBytes: job.StreamFileBytes,
+		DiskBytes: job.DiskBytes, Disk: a.stage.DiskBound(), OutputLimitBytes: job.OutputLimitBytes, StreamFileBytes: job.StreamFileBytes,
 		ReadOnlyRoot: class.ReadOnlyRoot, NoNewPrivileges: class.NoNewPrivileges, CapDrop: class.CapDrop,
 		Seccomp: class.Seccomp.Name + " sha256:" + class.Seccomp.SHA256,
 	}
@@ -103,6 +132,10 @@ func (a *run) enforced() result.Enforced {
 	}
 	for _, u := range class.Ulimits {
 		e.Ulimits = append(e.Ulimits, fmt.Sprintf("%s=%d:%d", u.Name, u.Soft, u.Hard))
+	}
+	if size := job.FileSize; size != nil {
+		e.Ulimits = append(e.Ulimits, fmt.Sprintf("fsize=%d:%d", size.Soft, size.Hard))
+		slices.Sort(e.Ulimits)
 	}
 	for _, t := range class.Tmpfs {
 		e.Mounts = append(e.Mounts, result.Mount{Target: t.Target, Type: "tmpfs"})
@@ -123,6 +156,7 @@ func (a *run) enforced() result.Enforced {
 	if a.container != nil {
 		asSeen(&e, a.container.Ready())
 	}
+	e.Isolation = a.wireIsolation(e.Seccomp)
 	return e
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/stage"
 	"github.com/evalbox/evalbox/sandbox/stream"
+	"github.com/evalbox/evalbox/sandbox/uid"
 )
 
 // cleanupBudget bounds the removal of a container and everything that belongs to it.
@@ -49,6 +50,14 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 	if req.ID == "" {
 		req.ID = record.NewID(time.Now())
 	}
+	file, err := r.workFile(o.work, req)
+	if err != nil {
+		return nil, err
+	}
+	if res, ok, err := r.resumeWork(ctx, file, o); ok || err != nil {
+		return res, err
+	}
+	o.workFile = file
 	res, err := r.runOnce(ctx, req, o)
 	var elsewhere *stage.NotSharedError
 	if errors.As(err, &elsewhere) && (req.Transfer == "" || req.Transfer == spec.TransferAuto) {
@@ -67,24 +76,41 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 		return nil, err
 	}
 	a := newRun(r, plan, o, began)
+	if a.secrets, err = readSecrets(req.Secrets); err != nil {
+		return nil, err
+	}
 	if err := a.leaseGPUs(ctx); err != nil { // 3 lease
 		return nil, err
 	}
 	defer a.releaseGPUs(ctx)
-	if err := a.openStage(ctx); err != nil { // 4 stage
+	if err := a.leaseUID(ctx); err != nil {
 		return nil, err
 	}
+	defer a.releaseUID()
+	err = a.openStage(ctx) // 4 stage
+	if errors.Is(err, ErrBusy) && r.behind.wait() {
+		err = a.openStage(ctx) // this runner itself had it, for the run of a dead controller
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { a.endWork() }()
+	a.at("staged")
 	if err := a.prepare(ctx); err != nil { // 5 prepare
 		return a.startFailed(ctx, err)
 	}
+	a.at("prepared")
+	defer func() { a.release() }()
 	if err := a.admit(ctx); err != nil {
 		return a.startFailed(ctx, err)
 	}
-	defer a.release()
 	if err := a.start(ctx); err != nil { // 6 start
 		return a.startFailed(ctx, err)
 	}
+	a.at("accepted")
+	r.finishBehind()
 	a.supervise(ctx) // 7 stream, 8 end
+	a.at("ended")
 	a.release()
 	return a.finish(ctx) // 9 collect, decide, write the result; 10 remove
 }
@@ -101,11 +127,16 @@ type run struct {
 
 	// The rooms of the run, in the order in which they are opened.
 	gpus     gpuLease
+	uid      *uid.Lease
 	stage    *stage.Stage
 	proxy    *egress.Session
 	observer *observe.Observer
 	output   *stream.Output
 
+	// journal is what another process needs to finish the run.
+	journal record.Journal
+	// secrets are the values of the job's secrets, as NAME=value. They are written nowhere.
+	secrets []string
 	// container is nil until it is prepared.
 	container engine.Container
 	// nameTaken says that the container of this run's name belongs to another run.
@@ -116,6 +147,10 @@ type run struct {
 	unmonitored bool
 	// release says that the program has ended; see [Hooks].
 	release func()
+	// workFile is the note of the job that the run is done for, and endWork removes it; see
+	// [Work].
+	workFile string
+	endWork  func()
 
 	// Times of evalbox's own monotonic clock.
 	began, started, ended time.Time
@@ -132,10 +167,11 @@ type run struct {
 
 func newRun(r *Runner, plan planned, o runOptions, began time.Time) *run {
 	a := &run{
-		planned: plan, runner: r, io: o.io, hooks: o.hooks, began: began,
+		planned: plan, runner: r, io: o.io, hooks: o.hooks, workFile: o.workFile, began: began,
 		log:     r.log.With(logRun, plan.spec.Job.RunID),
-		release: func() {}, stopWatch: func() {}, stops: make(chan outcome.StopReason, 1),
+		release: func() {}, stopWatch: func() {}, endWork: func() {}, stops: make(chan outcome.StopReason, 1),
 	}
+	a.evidence.SoftSignal = int(spec.SoftSignals[plan.spec.Job.SoftSignal])
 	if err := markUsed(plan.spec.Class.Image.ID); err != nil { // it only affects the order of pruning
 		r.log.Debug("the use of the image was not remembered", logError, err)
 	}
@@ -143,6 +179,13 @@ func newRun(r *Runner, plan planned, o runOptions, began time.Time) *run {
 		a.warn.add("%s", warning)
 	}
 	return a
+}
+
+// at marks a step, for tests.
+func (a *run) at(step string) {
+	if a.runner.at != nil {
+		a.runner.at(step, a)
+	}
 }
 
 // markUsed records that an image is in use, for the pruning of other images.
@@ -171,7 +214,7 @@ func (w *warnings) sorted() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	slices.Sort(w.list)
-	return w.list
+	return slices.Clone(w.list)
 }
 
 // stop asks for the end of the run; only the first reason counts. It does not block.
@@ -210,23 +253,24 @@ func (a *run) openStage(ctx context.Context) (err error) {
 // prepare writes the journal, sends the files if they are copied, and prepares a container
 // in which only init is waiting. It compares the container with the plan.
 func (a *run) prepare(ctx context.Context) error {
-	slack := deadlineSlack
-	if a.stage.Copied() {
-		slack = stage.PartSlack
-	}
-	deadline := a.deadline(slack)
+	deadline := a.deadline(a.slack())
 	dir := a.stage.Dir
-	journal := record.Journal{
-		Schema: record.JournalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(),
-		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.stage.Ownership(),
-		Transfer: a.spec.Class.Transfer,
-	}
-	if err := errors.Join(
-		record.WriteJSON(filepath.Join(dir, record.JournalFile), journal),
-		record.WriteJSON(filepath.Join(dir, record.SpecFile), a.spec),
-	); err != nil {
+	// The plan comes first: a journal that names a container has a plan.
+	if err := record.WriteJSON(filepath.Join(dir, record.SpecFile), a.spec); err != nil {
 		return record.StateError(dir, "cannot be written", err)
 	}
+	if err := a.beginWork(ctx); err != nil {
+		return err
+	}
+	a.journal = record.Journal{
+		Schema: record.JournalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(), Engine: a.info.ID,
+		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.stage.Ownership(),
+		Transfer: a.spec.Class.Transfer, Projects: a.stage.Projects(),
+	}
+	if err := a.writeJournal(); err != nil {
+		return err
+	}
+	a.at("journaled")
 	// Until Prepare succeeds, a container with this name belongs to another run.
 	a.nameTaken = true
 	sources, err := a.stage.Send(ctx, a.labels(deadline))
@@ -240,6 +284,14 @@ func (a *run) prepare(ctx context.Context) error {
 	monitorErr := <-ready
 	a.unmonitored = monitorErr != nil
 	return errors.Join(err, monitorErr)
+}
+
+// writeJournal replaces the journal.
+func (a *run) writeJournal() error {
+	if err := record.WriteJSON(filepath.Join(a.stage.Dir, record.JournalFile), a.journal); err != nil {
+		return record.StateError(a.stage.Dir, "cannot be written", err)
+	}
+	return nil
 }
 
 // prepareContainer prepares the container and checks that it matches the plan.
@@ -279,7 +331,7 @@ func (a *run) prepareContainer(ctx context.Context, sources engine.Sources) (err
 	a.log.Debug("container prepared")
 	// Both: the container of an engine that does not share the files is not used anyway.
 	ready := a.container.Ready()
-	return errors.Join(engine.CheckReady(a.spec.Class, ready), a.notShared(ctx, a.stage.CheckMounted(ready)))
+	return errors.Join(engine.CheckReady(a.spec.Class, ready), a.checkIsolation(), a.notShared(ctx, a.stage.CheckMounted(ready)))
 }
 
 // openOutput makes the files of the record that the streams are recorded in.
@@ -290,6 +342,7 @@ func (a *run) openOutput() (err error) {
 		LimitBytes: job.OutputLimitBytes, Over: func() { a.stop(outcome.StopOutputLimit) },
 		LiveStdout: a.io.Stdout, LiveStderr: a.io.Stderr,
 		WatchStdout: a.gpus.watching(0, &a.score), WatchStderr: a.gpus.watching(1, &a.traceback),
+		Resume: a.evidence.Recovered,
 	})
 	return err
 }
@@ -298,16 +351,28 @@ func (a *run) openOutput() (err error) {
 // garbage collection that cannot see its owner considers the owner dead.
 const deadlineSlack = time.Hour
 
-// deadline is the time at which the run is certainly over.
+// slack is [deadlineSlack] of the whole run.
+func (a *run) slack() time.Duration {
+	if a.stage.Copied() {
+		return stage.PartSlack
+	}
+	return deadlineSlack
+}
+
+// deadline is the time at which the run is certainly over, before it has started.
 func (a *run) deadline(slack time.Duration) time.Time { return time.Now().Add(a.limit() + slack) }
 
 // limit is how long the program may take, and wait for others to end before.
 func (a *run) limit() time.Duration {
-	limit := seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)
 	if a.hooks.Admit != nil {
-		limit *= 2
+		return 2 * a.programLimit()
 	}
-	return limit
+	return a.programLimit()
+}
+
+// programLimit is how long the program may take once its container's init has the job.
+func (a *run) programLimit() time.Duration {
+	return seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)
 }
 
 // labels returns the labels of the caller and of evalbox.
@@ -331,18 +396,23 @@ func (a *run) labels(deadline time.Time) map[string]string {
 
 // admit waits until the program may start. The wait does not count as setup time.
 func (a *run) admit(ctx context.Context) error {
-	if a.hooks.Admit == nil {
+	if a.hooks.Admit != nil {
+		asked := time.Now()
+		release, err := a.hooks.Admit(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %w", outcome.ErrCanceled, err)
+		}
+		if release != nil {
+			a.release = sync.OnceFunc(release)
+		}
+		a.began = a.began.Add(time.Since(asked))
+	}
+	if a.hooks.Begin == nil {
 		return nil
 	}
-	asked := time.Now()
-	release, err := a.hooks.Admit(ctx)
-	if err != nil {
+	if err := a.hooks.Begin(); err != nil {
 		return fmt.Errorf("%w: %w", outcome.ErrCanceled, err)
 	}
-	if release != nil {
-		a.release = sync.OnceFunc(release)
-	}
-	a.began = a.began.Add(time.Since(asked))
 	return nil
 }
 
@@ -360,11 +430,19 @@ func (a *run) start(ctx context.Context) error {
 	if err := a.stage.Grant(ctx); err != nil {
 		return err
 	}
+	a.at("granted")
+	// From here on the program may run, and another process can finish the run.
+	a.journal.Deadline = time.Now().Add(a.programLimit() + a.slack()).UTC() // the wait is over
+	a.journal.Ref, a.journal.Final, a.journal.Warnings = record.Ref(a.container.Ref()), a.stage.Ownership(), a.warn.sorted()
+	if err := a.writeJournal(); err != nil {
+		return err
+	}
+	a.at("noted")
 	if a.hooks.Started != nil {
 		a.hooks.Started()
 	}
 	streams := engine.Streams{Stdin: a.io.Stdin, Stdout: a.output.Stdout, Stderr: a.output.Stderr}
-	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job, streams); {
+	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job.WithSecrets(a.secrets), streams); {
 	case err == nil:
 		a.evidence.Accepted = true
 	case errors.Is(err, engine.ErrUnavailable):
@@ -377,10 +455,15 @@ func (a *run) start(ctx context.Context) error {
 	a.started = time.Now()
 	a.observer.Started()
 	a.log.Debug("program started")
+	a.watch(ctx)
+	return nil
+}
+
+// watch monitors the disk of the program until [run.finish].
+func (a *run) watch(ctx context.Context) {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stopWatch = stop
 	a.stage.Watch(watching)
-	return nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -39,6 +39,7 @@ func newFakeRunner(t *testing.T, fake *enginetest.Fake, opts ...Option) *Runner 
 	fake.Own = ""
 	r, err := New(append([]Option{WithEngine(fake), WithStateDir(filepath.Join(t.TempDir(), "state"))}, opts...)...)
 	require.NoError(t, err)
+	r.users.dir = filepath.Join(t.TempDir(), "uids")
 	t.Cleanup(func() { fake.Do(func(f *enginetest.Fake) { require.Empty(t, f.Misuse) }) })
 	return r
 }
@@ -311,6 +312,22 @@ func TestSecondInterruptSkipsTheGrace(t *testing.T) {
 	})
 }
 
+// TestKillIsNoted: if this process died now, another one would know who ended the program.
+func TestKillIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := enginetest.NewFake(outlasts)
+		r := newFakeRunner(t, fake)
+		kill := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(kill) })
+		res, err := r.Run(t.Context(), command("sleep"), Hooks{Kill: kill})
+		require.NoError(t, err)
+		require.Equal(t, result.StatusCanceled, res.Status)
+		note, err := r.Store().Journal(res.ID)
+		require.NoError(t, err)
+		require.Equal(t, int(outcome.StopCanceled), note.Stop)
+	})
+}
+
 // TestCancelWhileItStartsIsHeard: from the moment on that the job is handed over, the
 // program ends as any other.
 func TestCancelWhileItStartsIsHeard(t *testing.T) {
@@ -391,7 +408,7 @@ func TestLostAnswerToTheStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		runs   bool
 		status result.Status
-	}{"it runs": {true, result.StatusExited}, "it never started": {false, result.StatusEngineLost}} {
+	}{"it runs": {true, result.StatusExited}, "it never started": {false, result.StatusStartFailed}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := enginetest.NewFake(func(*enginetest.Program) int { time.Sleep(time.Minute); return 0 })
@@ -402,7 +419,7 @@ func TestLostAnswerToTheStart(t *testing.T) {
 				res, err := r.Run(t.Context(), command("train"))
 				require.Equal(t, test.runs, err == nil, "%v", err)
 				require.Equal(t, test.status.String(), res.Status.String())
-				require.False(t, res.OutputComplete)
+				require.True(t, res.OutputComplete, "what was missing was read from the log")
 				require.Empty(t, fake.Left())
 			})
 		})
@@ -638,7 +655,8 @@ func TestEngineThatComesBackIsNoLoss(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, result.StatusExited, res.Status)
 		require.Equal(t, 3, res.ExitCode)
-		require.False(t, res.OutputComplete)
+		require.True(t, res.OutputComplete, "the engine's log has what the connection did not bring")
+		require.Contains(t, res.Warnings, "the connection to the engine was lost for a while: output of that time is from the engine's log")
 	})
 }
 
@@ -722,7 +740,11 @@ func TestOutputsAreCollectedOnceNothingCanChangeThem(t *testing.T) {
 			req := command("train")
 			hooks := Hooks{Started: func() { final = fake.Sources()[spec.RoleFinal] }}
 			res, err := r.Run(t.Context(), req, hooks)
-			require.NoError(t, err)
+			if end == nil {
+				require.ErrorIs(t, err, outcome.ErrInitKilled)
+			} else {
+				require.NoError(t, err)
+			}
 			require.Equal(t, name != "all is reported", len(res.Outputs) == 1, "%v", res.Outputs)
 			require.Empty(t, fake.Left())
 		})
@@ -945,7 +967,7 @@ func TestContainerThatEndsWithoutAReport(t *testing.T) {
 		says    string
 		err     error
 	}{
-		"by the program": {killsInit, nil, result.StatusSignaled, result.FaultProgram, 137, "init_killed", nil},
+		"by the machine": {killsInit, nil, result.StatusEngineLost, result.FaultEnvironment, -1, "init_killed", outcome.ErrInitKilled},
 		"for memory": {killsInit, func(f *enginetest.Fake) { f.OOMKilled = true },
 			result.StatusOutOfMemory, result.FaultProgram, 137, "with the whole container", nil},
 		"by somebody": {killsInit, func(f *enginetest.Fake) { f.Foreign = []string{"15", "9"} },

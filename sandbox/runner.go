@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/images"
@@ -45,6 +46,7 @@ const (
 	logContainer = "container_id"
 	logError     = "error"
 	logGPUs      = "gpus"
+	logUser      = "user"
 )
 
 // Runner runs programs on one engine. Its methods may be called concurrently.
@@ -58,9 +60,16 @@ type Runner struct {
 	log    *slog.Logger
 	// gpuDir is the directory of GPU leases; empty for a directory of the store.
 	gpuDir string
+	users  users
 	// observeWait bounds the wait for the start of an observation.
 	observeWait time.Duration
 	facts       factCache
+	behind      behind
+	// taken has the IDs of the runs of dead controllers whose results were returned for a
+	// [Work]: a job that tries again after such a result gets a run of its own.
+	taken sync.Map
+	// at, for tests, is called at each step of a run.
+	at func(step string, a *run)
 }
 
 // Option configures a [Runner]. An invalid value is an error of [New].
@@ -131,7 +140,7 @@ func WithLogger(log *slog.Logger) Option {
 
 // New makes a runner. It does not talk to the engine yet.
 func New(opts ...Option) (*Runner, error) {
-	r := &Runner{log: slog.New(slog.DiscardHandler), observeWait: observe.DefaultWait}
+	r := &Runner{log: slog.New(slog.DiscardHandler), users: users{caller: os.Getuid(), dir: uidDir()}, observeWait: observe.DefaultWait}
 	for _, opt := range opts {
 		if err := opt(r); err != nil {
 			return nil, err
@@ -155,10 +164,17 @@ func New(opts ...Option) (*Runner, error) {
 
 // Close waits until the containers of all runs are certain to be removed, and releases
 // the engine's connections. Runs in flight fail.
-func (r *Runner) Close() error { return r.engine.Close() }
+func (r *Runner) Close() error {
+	r.behind.close()
+	return r.engine.Close()
+}
 
 // Store returns the records of runs.
 func (r *Runner) Store() *record.Store { return r.store }
+
+// DiskBounds says how this machine can enforce the disk limit of a run whose outputs are in the
+// state directory, and whose files are mounted. It changes nothing.
+func (r *Runner) DiskBounds() spec.DiskBounds { return stage.DiskBounds("", r.store.Dir(), false) }
 
 // Info describes the engine.
 func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engine.Info(ctx) }
@@ -203,7 +219,7 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 	if err := r.store.Prepare(); err != nil {
 		return "", err
 	}
-	if keep != "" && stage.FilledLast(r.store, path) == keep {
+	if last, _ := stage.FilledLast(r.store, path); keep != "" && last == keep {
 		return "", nil
 	}
 	if err := r.reclaimFinal(ctx, path); err != nil {

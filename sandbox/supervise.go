@@ -44,6 +44,7 @@ func (a *run) supervise(ctx context.Context) {
 	stop := func(reason outcome.StopReason) {
 		if a.evidence.Stop == outcome.StopNone {
 			a.evidence.Stop = reason
+			a.noteStop()
 			ask(engine.Stop, grace+signalSlack)
 		}
 	}
@@ -61,11 +62,13 @@ func (a *run) supervise(ctx context.Context) {
 			killed = nil
 			if a.evidence.Stop == outcome.StopNone {
 				a.evidence.Stop = outcome.StopCanceled
+				a.noteStop()
 			}
 			ask(engine.Kill, signalSlack)
 		case <-escalate.C:
 			if a.evidence.Stop == outcome.StopNone {
 				a.evidence.Stop = outcome.StopTimeout
+				a.noteStop()
 			}
 			if tries++; tries > killAttempts {
 				a.evidence.Lost = outcome.ErrNoExit
@@ -84,6 +87,15 @@ func (a *run) supervise(ctx context.Context) {
 			}
 			ask(engine.Abort, killRepeat)
 		}
+	}
+}
+
+// noteStop records that the end is requested by us, for a process that finishes the run if this
+// one dies now.
+func (a *run) noteStop() {
+	a.journal.Stop = int(a.evidence.Stop)
+	if err := a.writeJournal(); err != nil {
+		a.log.Debug("the request to end is not on record", logError, err)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestEngineCopyGivesTheSameResult(t *testing.T) {
 		"score and outputs": {program: `
 import os
 print(sorted(os.listdir("input")), open("input/sub/data.txt").read(), open("input/link").read(), os.access("input/run", os.X_OK))
-print(os.getuid(), os.getgid(), sorted(os.listdir(".")), os.access("final", os.W_OK))
+print(os.getuid() == os.getgid() != 0, sorted(os.listdir(".")), os.access("final", os.W_OK))
 for name in "input/new", "input/sub/data.txt", __file__:
     try: open(name, "w")
     except OSError as e: print(type(e).__name__)
@@ -84,7 +84,7 @@ for i in range(60):
     open("f", "w").write(str(i)); os.mkdir("d"); os.chdir("d")
 `, outputs: 33, skipped: 1},
 		"larger than the limits": {program: `
-open("final/huge", "w").truncate(1 << 40)
+open("final/huge", "w").truncate(15 << 30)
 open("final/large", "w").truncate(3 << 20)
 open("final/a", "w").write("a"); open("final/z", "w").write("z")
 `, change: func(r *sandbox.Request) { r.Limits.OutputFile = 2 * policy.MiB }, outputs: 2, skipped: 2},
@@ -118,6 +118,7 @@ open("final/a", "w").write("a"); open("final/z", "w").write("z")
 			require.Len(t, copied.OutputsSkipped, test.skipped)
 			require.Empty(t, copied.Warnings)
 			copied.Enforced.Transfer = bind.Enforced.Transfer
+			copied.Enforced.User = bind.Enforced.User // each run has a user of its own
 			require.Equal(t, bind.Enforced, copied.Enforced)
 			requireHarmless(t, finals[spec.TransferCopy])
 		})
@@ -162,8 +163,8 @@ func requireHarmless(t *testing.T, final string) {
 func TestEngineCopyKeepsTheDiskLimit(t *testing.T) {
 	t.Parallel()
 	for name, program := range map[string]string{
-		"one file":  "import time; open('final/big', 'wb').write(bytes(24 << 20)); time.sleep(600)",
-		"hidden":    "import os, time; os.mkdir('final/d'); open('final/d/big', 'wb').write(bytes(24 << 20)); os.chmod('final/d', 0); time.sleep(600)",
+		"files":     "import time; [open(f'final/{i}', 'wb').write(bytes(6 << 20)) for i in range(4)]; time.sleep(600)",
+		"hidden":    "import os, time; os.mkdir('final/d'); [open(f'final/d/{i}', 'wb').write(bytes(6 << 20)) for i in range(4)]; os.chmod('final/d', 0); time.sleep(600)",
 		"in a race": "import os\ni = 0\nwhile True:\n    open('final/%d' % i, 'wb').write(bytes(1 << 20)); i += 1\n    if i > 5000: break\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,15 +184,13 @@ func TestEngineCopyKeepsTheDiskLimit(t *testing.T) {
 // one takes its place, and the limit still holds.
 func TestEngineCopyGoesOnAfterItsHelpersAreKilled(t *testing.T) {
 	t.Parallel()
-	req := python(t, "import time; print('ready'); time.sleep(3); open('final/big', 'wb').write(bytes(24 << 20)); time.sleep(600)")
+	req := python(t, "import time; print('ready'); time.sleep(3); [open(f'final/{i}', 'wb').write(bytes(6 << 20)) for i in range(4)]; time.sleep(600)")
 	req.ID = fmt.Sprintf("watched-%d", os.Getpid())
 	req.Transfer, req.Limits.Disk = spec.TransferCopy, 8*policy.MiB
 	api := testAPI(t)
-	var streams sandbox.IO
-	streams.Stdout = writerFunc(func(p []byte) (int, error) {
+	streams := sandbox.IO{Stdout: afterLine("ready", func() {
 		go func() { _ = api.ContainerKill(t.Context(), "evalbox_watcher-"+req.ID, "SIGKILL") }()
-		return len(p), nil
-	})
+	})}
 	res := run(t, newRunner(t), req, streams)
 	require.Equal(t, result.StatusDiskLimit, res.Status, res.Explanation)
 	require.Equal(t, result.FaultProgram, res.Fault)
@@ -225,13 +224,12 @@ func TestEngineCopyOutlivesItsCourier(t *testing.T) {
 			req.ID = fmt.Sprintf("untidy-%d-%t", os.Getpid(), test.keep)
 			req.Transfer, req.Keep = spec.TransferCopy, test.keep
 			stdin, answer := io.Pipe()
-			streams := sandbox.IO{Stdin: stdin}
 			tidied := make(chan error, 1)
-			streams.Stdout = writerFunc(func(p []byte) (int, error) {
-				tidied <- test.tidy(r, req.ID)
-				_, err := io.WriteString(answer, "A\n")
-				return len(p), errors.Join(err, answer.Close())
-			})
+			streams := sandbox.IO{Stdin: stdin, Stdout: afterLine("ready", func() {
+				err := test.tidy(r, req.ID)
+				_, wrote := io.WriteString(answer, "A\n")
+				tidied <- errors.Join(err, wrote, answer.Close())
+			})}
 			res := run(t, r, req, streams)
 			require.NoError(t, <-tidied)
 			require.Len(t, res.Outputs, 1, res.Warnings)

@@ -211,7 +211,7 @@ func TestEngineLostWhileFilesAreAway(t *testing.T) {
 	req := shellRequest(t, "echo before >final/before; echo ready; until test -e final/go; do find final >/dev/null; done; exit 7")
 	req.ID, req.Transfer = "away", spec.TransferCopy
 	ready, over := make(chan struct{}), make(chan struct{})
-	streams := sandbox.IO{Stdout: writerFunc(func(p []byte) (int, error) { close(ready); return len(p), nil })}
+	streams := sandbox.IO{Stdout: afterLine("ready", func() { close(ready) })}
 	finished := make(chan error, 1)
 	go func() {
 		finished <- func() error {

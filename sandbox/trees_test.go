@@ -87,7 +87,9 @@ func TestTreesInBothWays(t *testing.T) {
 
 			record, err := r.Store().Get("r1")
 			require.NoError(t, err)
-			require.FileExists(t, filepath.Join(record.Dir, "trees/0/a"))
+			require.Equal(t, []uint32{uint32(os.Geteuid()), uint32(os.Geteuid()), uint32(os.Geteuid())}, treetest.Owners(t,
+				filepath.Join(record.Dir, "trees/0/a"), filepath.Join(record.Dir, "trees/0/sub"), filepath.Join(record.Dir, "trees/0/sub/new")),
+				"the program's user keeps nothing")
 			require.NoFileExists(t, filepath.Join(record.Dir, "trees/0/sub/c"), "what did not change is not kept")
 			left, err := os.ReadDir(filepath.Join(record.Dir, "live"))
 			require.NoError(t, err)

@@ -26,7 +26,7 @@ __asm__(".global _start\n"
 #endif
 
 enum kind { EXITED = 1, SIGNALED, NOT_STARTED };
-enum stop { NONE, DEADLINE, TERMINATED, KILLED };
+enum stop { NONE, DEADLINE, TERMINATED, KILLED, ORPHANED };
 
 enum { REFUSES = 125, MOST_KILLING = 10, MOST_WAITING = 60 /* seconds */, MOST_FDS = 1 << 18 /* two per connection, plus a few */ };
 
@@ -64,12 +64,13 @@ static struct {
 	int status;
 	struct rusage usage;
 	u64 began, ended, began_wall, ended_wall;
-	u64 deadline, kill_at;
+	u64 deadline, soft_at, kill_at;
+	u64 softened; /* when the soft signal was sent */
 	enum stop stop;
 	u64 give_up; /* when to stop waiting for killed processes to die */
-	bool_t escalated, abandoned;
+	bool_t escalated, abandoned, orphaned;
 	struct failure failure;
-} program = {.failures = -1, .input = -1, .deadline = FOREVER, .kill_at = FOREVER, .give_up = FOREVER};
+} program = {.failures = -1, .input = -1, .deadline = FOREVER, .soft_at = FOREVER, .kill_at = FOREVER, .give_up = FOREVER};
 
 static bool_t children = 1; /* there may be children */
 static bool_t unreaped;     /* there may be zombies */
@@ -134,12 +135,37 @@ static void released(void)
 		released_at = now();
 }
 
+/* set_deadline also sets the time of the soft signal, unless it was sent. */
+static void set_deadline(u64 deadline)
+{
+	u64 lead = job.soft_lead * 1000000;
+
+	program.deadline = deadline;
+	if (lead && !program.softened)
+		program.soft_at = deadline > lead ? deadline - lead : 0;
+}
+
+/* no_time_limits forgets all times at which the program would be stopped. */
+static void no_time_limits(void)
+{
+	program.deadline = program.soft_at = program.kill_at = FOREVER;
+}
+
 /* abandon handles a controller that has disconnected, or that sends garbage. */
 static void abandon(void)
 {
+	u64 limit;
+
 	if (phase == BEFORE)
 		leave(REFUSES);
-	program.abandoned |= phase == RUNNING;
+	if (phase == RUNNING) {
+		limit = now() + job.orphan_limit * 1000000;
+		program.abandoned = 1;
+		if (job.orphan_limit && !program.stop && limit < program.deadline) {
+			program.orphaned = 1;
+			set_deadline(limit);
+		}
+	}
 	input.open = 0;
 	released();
 	close_program_input();
@@ -229,7 +255,7 @@ static void over(int status)
 {
 	phase = OVER;
 	/* An expired deadline would make every later wait return at once. */
-	program.deadline = program.kill_at = FOREVER;
+	no_time_limits();
 	program.pid = 0;
 	program.status = status;
 	program.ended = now();
@@ -275,14 +301,14 @@ static void stop(enum stop why)
 	}
 	if (why == KILLED) {
 		program.stop = KILLED;
-		program.deadline = program.kill_at = FOREVER;
+		no_time_limits();
 		kill_all();
 		return;
 	}
 	if (program.stop)
 		return;
 	program.stop = why;
-	program.deadline = FOREVER;
+	no_time_limits();
 	program.kill_at = now() + job.grace * 1000000;
 	sys2(kill, program.pid, SIGTERM);
 }
@@ -306,7 +332,12 @@ static void check_time(void)
 	if (phase != RUNNING)
 		return;
 	if (t >= program.deadline)
-		stop(DEADLINE);
+		stop(program.orphaned ? ORPHANED : DEADLINE);
+	if (t >= program.soft_at) {
+		program.soft_at = FOREVER;
+		program.softened = t;
+		sys2(kill, program.pid, job.soft_signal);
+	}
 	if (t >= program.kill_at) {
 		program.kill_at = FOREVER;
 		program.escalated = 1;
@@ -361,6 +392,8 @@ static void step(u64 until)
 
 	if (until > program.deadline)
 		until = program.deadline;
+	if (until > program.soft_at)
+		until = program.soft_at;
 	if (until > program.kill_at)
 		until = program.kill_at;
 	if (phase == RUNNING && until > program.give_up)
@@ -415,6 +448,8 @@ static void launch(void)
 	}
 	program.began = now();
 	program.began_wall = clock(CLOCK_REALTIME);
+	if (job.deadline)
+		put_time(job.deadline, program.began_wall / 1000000 + job.timeout);
 	if (r >= 0) {
 		stage = ST_FORK;
 		r = sys5(clone, SIGCHLD, 0, 0, 0, 0);
@@ -429,7 +464,7 @@ static void launch(void)
 	phase = RUNNING;
 	program.pid = r;
 	if (job.timeout)
-		program.deadline = program.began + job.timeout * 1000000;
+		set_deadline(program.began + job.timeout * 1000000);
 	program.failures = failures[0];
 	program.input = in[1];
 	sys1(close, failures[1]);
@@ -493,6 +528,10 @@ static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
 	field32(b, 11, program.abandoned);
 	if (program.failure.stage == ST_RLIMIT)
 		field32(b, 12, program.failure.detail);
+	if (program.softened) {
+		u64 after = program.softened - program.began;
+		field(b, 13, &after, sizeof after);
+	}
 	frame_end(b);
 }
 
@@ -500,8 +539,7 @@ static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
  * them; nothing else writes to them any more. */
 static void report(enum kind how, u32 value, u32 left)
 {
-	/* An engine's log keeps whole lines, and may lose an unterminated last one. */
-	static const u8 line_end[] = {'\n'};
+	static const u8 line_end[] = {'\n'}; /* see end_line */
 	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
 	u64 began = now(), limit, second;
 
@@ -622,6 +660,7 @@ static void accept_job(void)
 
 	frame_begin(&b, ACCEPTED);
 	field(&b, 1, job.nonce, NONCE_SHOWN);
+	end_line(&b, 2);
 	frame_end(&b);
 	flush(&b);
 	while (!sys3(ioctl, 1, FIONREAD, &unread) && unread > 0) {

@@ -19,6 +19,9 @@ enum {
 	MOST_MOUNTINFO = 512 << 10,
 	MOST_TEXT = 16 << 10,
 	MOST_COUNTER = 4 << 10,
+	MOST_SIGNAL = 64,
+	/* Bytes of a time in seconds, with three decimals and the NUL. */
+	MOST_TIME = 32,
 };
 
 enum frame_type { READY = 1, ACCEPTED, REPORT, REFUSED, JOB = 16, INPUT, BYE };
@@ -40,6 +43,10 @@ struct job {
 	char **envp;
 	char *directory;
 	u64 timeout, grace; /* ms; a timeout of 0 means no limit */
+	u64 soft_lead;      /* ms between the soft signal and the deadline; 0: no soft signal */
+	u32 soft_signal;
+	u64 orphan_limit; /* ms that remain at most without a controller; 0: all */
+	char *deadline;   /* where the deadline variable gets its value; NULL: none */
 	struct limit *limits;
 	u64 limit_count;
 	bool_t has_oom_score;
@@ -69,8 +76,10 @@ u64 field_begin(struct buffer *b, u16 tag);
 void field_end(struct buffer *b, u64 at);
 void field(struct buffer *b, u16 tag, const void *p, u64 n);
 void field32(struct buffer *b, u16 tag, u32 v);
+void end_line(struct buffer *b, u16 tag);
 void put_file(struct buffer *b, int fd, u64 most);
 const char *parse_job(struct job *job, u8 *payload, u64 n, char **environ, enum refusal *why);
+void put_time(char *to, u64 ms);
 
 /* ready.c */
 void put_ready(struct buffer *b, char **arguments);

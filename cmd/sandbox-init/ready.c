@@ -5,7 +5,7 @@
 
 #include <linux/utsname.h>
 
-enum { R_BUILD = 1, R_STATUS, R_LIMITS, R_MOUNTS, R_NET, R_BOOT, R_MACHINE, R_CGROUP, R_STAT, R_WITNESS };
+enum { R_BUILD = 1, R_STATUS, R_LIMITS, R_MOUNTS, R_NET, R_BOOT, R_MACHINE, R_CGROUP, R_STAT, R_WITNESS, R_LINE_END };
 
 static void put_text(struct buffer *b, u16 tag, const char *path, u64 most)
 {
@@ -91,6 +91,7 @@ void put_ready(struct buffer *b, char **arguments)
 				sys1(close, fd);
 			field32(b, R_WITNESS, fd < 0 ? (u32)-fd : 0);
 		}
+	end_line(b, R_LINE_END);
 	frame_end(b);
 }
 

@@ -116,6 +116,13 @@ void field(struct buffer *b, u16 tag, const void *p, u64 n)
 	put(b, p, n);
 }
 
+/* end_line is the last field of a frame that stdout of the container begins with. An engine's
+ * log keeps whole lines: it may lose an unterminated one if the engine dies. */
+void end_line(struct buffer *b, u16 tag)
+{
+	field(b, tag, "\n", 1);
+}
+
 void field32(struct buffer *b, u16 tag, u32 v)
 {
 	field(b, tag, &v, sizeof v);
@@ -139,7 +146,7 @@ void put_file(struct buffer *b, int fd, u64 most)
 }
 
 /* The fields of a job, in the order of their tags. */
-enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_END };
+enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_SOFT, F_ORPHAN, F_DEADLINE, F_END };
 
 struct span {
 	u16 tag;
@@ -165,10 +172,10 @@ static int next_field(u8 *payload, u64 size, u64 *at, struct span *f)
 	return 1;
 }
 
-static bool_t has_nul(const u8 *p, u64 n)
+static bool_t has(const u8 *p, u64 n, u8 byte)
 {
 	while (n--)
-		if (!p[n])
+		if (p[n] == byte)
 			return 1;
 	return 0;
 }
@@ -180,6 +187,22 @@ static u64 name_length(const char *s, u64 n)
 		if (s[i] == '=')
 			return i;
 	return 0;
+}
+
+/* put_time writes milliseconds as seconds with three decimals. */
+void put_time(char *to, u64 ms)
+{
+	char digits[MOST_TIME], *p = digits + sizeof digits;
+	u64 n = ms;
+
+	*--p = 0;
+	for (int i = 0; i < 4 || n; i++) {
+		*--p = (char)('0' + n % 10);
+		n /= 10;
+		if (i == 2)
+			*--p = '.';
+	}
+	memcpy(to, p, (u64)(digits + sizeof digits - p));
 }
 
 /* text turns the bytes of a field into a string without allocating: it moves them back by
@@ -195,30 +218,41 @@ static char *text(const struct span *f, u32 skip)
 /* check_field returns what is wrong with the value of a field, or NULL. */
 static const char *check_field(const struct span *f, bool_t first)
 {
-	static const u8 sizes[F_END] = {[F_NONCE] = NONCE, [F_TIMEOUT] = 8, [F_GRACE] = 8, [F_LIMIT] = sizeof(struct limit), [F_OOM_SCORE] = 4, [F_FLAGS] = 4};
+	static const u8 sizes[F_END] = {[F_NONCE] = NONCE, [F_TIMEOUT] = 8, [F_GRACE] = 8, [F_LIMIT] = sizeof(struct limit), [F_OOM_SCORE] = 4, [F_FLAGS] = 4, [F_SOFT] = 16, [F_ORPHAN] = 8};
 	if (sizes[f->tag] && f->n != sizes[f->tag])
 		return "a field of a wrong length";
 	switch (f->tag) {
 	case F_ARG:
-		if (has_nul(f->p, f->n) || (first && !f->n))
+		if (has(f->p, f->n, 0) || (first && !f->n))
 			return "a bad argument";
 		break;
 	case F_ENV:
-		if (has_nul(f->p, f->n) || !name_length((char *)f->p, f->n))
+		if (has(f->p, f->n, 0) || !name_length((char *)f->p, f->n))
 			return "a bad variable";
 		break;
 	case F_DIRECTORY:
-		if (has_nul(f->p, f->n) || !f->n || f->p[0] != '/')
+		if (has(f->p, f->n, 0) || !f->n || f->p[0] != '/')
 			return "a bad directory";
 		break;
 	case F_TIMEOUT:
 	case F_GRACE:
+	case F_ORPHAN:
 		if (get64(f->p) >> 40) /* decades: more would overflow as nanoseconds */
 			return "a bad duration";
 		break;
 	case F_LIMIT:
 		if (get32(f->p) >= 16 || get32(f->p + 4) || get64(f->p + 8) > get64(f->p + 16))
 			return "a bad limit";
+		break;
+	case F_SOFT:
+		if (!get64(f->p) || get64(f->p) >> 40)
+			return "a bad duration";
+		if (!get32(f->p + 8) || get32(f->p + 8) > MOST_SIGNAL || get32(f->p + 12))
+			return "a bad signal";
+		break;
+	case F_DEADLINE:
+		if (!f->n || has(f->p, f->n, 0) || has(f->p, f->n, '='))
+			return "a bad variable";
 		break;
 	case F_OOM_SCORE:
 		if ((i32)get32(f->p) < -1000 || (i32)get32(f->p) > 1000)
@@ -230,7 +264,7 @@ static const char *check_field(const struct span *f, bool_t first)
 		break;
 	case F_RELAY:
 		/* sun_path has 108 bytes with the NUL. */
-		if (f->n < 9 || f->n - 8 > 107 || has_nul(f->p + 8, f->n - 8) || !(u16)get32(f->p) || !(get32(f->p) >> 16) || get32(f->p + 4))
+		if (f->n < 9 || f->n - 8 > 107 || has(f->p + 8, f->n - 8, 0) || !(u16)get32(f->p) || !(get32(f->p) >> 16) || get32(f->p + 4))
 			return "a bad relay";
 		break;
 	}
@@ -256,7 +290,7 @@ const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, en
 {
 	u64 seen[F_END] = {0}, at = 0, own = 0;
 	const char *problem;
-	struct span f;
+	struct span f, deadline = {0};
 	int more;
 
 	while ((more = next_field(payload, size, &at, &f)) > 0) {
@@ -268,6 +302,8 @@ const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, en
 		if ((problem = check_field(&f, !seen[F_ARG])))
 			return problem;
 		*why = DOUBLED;
+		if (f.tag == F_DEADLINE)
+			deadline = f;
 		if (seen[f.tag]++ && f.tag != F_ARG && f.tag != F_ENV && f.tag != F_LIMIT)
 			return "a field twice";
 	}
@@ -280,7 +316,7 @@ const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, en
 
 	while (environ[own])
 		own++;
-	job->limits = map(seen[F_LIMIT] * sizeof *job->limits + (seen[F_ARG] + seen[F_ENV] + own + 3) * sizeof(char *));
+	job->limits = map(seen[F_LIMIT] * sizeof *job->limits + (seen[F_ARG] + seen[F_ENV] + own + 4) * sizeof(char *) + deadline.n + 1 + MOST_TIME);
 	*why = TOO_LONG;
 	if (!job->limits)
 		return "no memory for the job";
@@ -322,7 +358,26 @@ const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, en
 			job->relay_most = (u16)(get32(f.p) >> 16);
 			job->relay_path = text(&f, 8);
 			break;
+		case F_SOFT:
+			job->soft_lead = get64(f.p);
+			job->soft_signal = get32(f.p + 8);
+			break;
+		case F_ORPHAN:
+			job->orphan_limit = get64(f.p);
+			break;
 		}
+	*why = BAD_VALUE;
+	if (job->soft_lead && job->soft_lead >= job->timeout)
+		return "a soft signal that is not within the time limit";
+	if (deadline.n && !job->timeout)
+		return "a deadline variable without a time limit";
+	if (deadline.n) {
+		char *pair = (char *)(job->envp + seen[F_ENV] + own + 2);
+		memcpy(pair, deadline.p, deadline.n);
+		pair[deadline.n] = '=';
+		job->deadline = pair + deadline.n + 1;
+		job->envp[envc++] = pair;
+	}
 	overlay(job->envp, envc, environ);
 	return NULL;
 }

@@ -15,11 +15,13 @@ import (
 func (run *execution) account(ctx context.Context, res *result.Result) {
 	o, e := &run.outcome, run.Effective
 	o.Started = started(res)
-	o.Status, o.Signal, o.TimedOut = res.Status.String(), res.Signal, res.TimedOut
+	o.Status, o.Fault, o.Signal, o.TimedOut = res.Status.String(), res.Fault.String(), res.Signal, res.TimedOut
 	o.Approval, o.Network = run.approval, res.Network
 	o.DurationMS = milliseconds(res.DurationSeconds)
 	o.Warnings = append(o.Warnings, res.Warnings...)
 	run.interpret(res)
+	// A command that cannot be executed is a fault of the contract, which is judged as well.
+	o.conclusive = res.Conclusive() || !o.Started && o.ExitCode != nil
 
 	stdout := run.stream("stdout", res.Stdout, res.StdoutBytes, res.StdoutTruncated, e.Stdout)
 	stderr := run.stream("stderr", res.Stderr, res.StderrBytes, res.StderrTruncated, e.Stderr)
@@ -45,7 +47,8 @@ func (run *execution) account(ctx context.Context, res *result.Result) {
 	carried := run.carryOver(ctx, res, judged.tooLarge)
 	o.Differences = append(o.Differences, carried.missing(run.resolved, files)...)
 	o.Unenforced = unenforced(e, res)
-	o.Success = o.Started && (res.Status == result.StatusExited || res.Status == result.StatusSignaled) && len(o.failures()) == 0
+	ended := res.Status == result.StatusExited || res.Status == result.StatusSignaled
+	o.Success = o.Started && ended && res.Conclusive() && len(o.failures()) == 0
 	if !o.Success {
 		o.Error = run.failure(res)
 	}
@@ -122,9 +125,11 @@ func (run *execution) failure(res *result.Result) string {
 		return "Permission denied: " + explanation
 	case !run.outcome.Started && res.ExitCode == 127:
 		return "Command not found: " + explanation
+	case res.Deadline == result.DeadlineSoft && res.TimedOut:
+		return "Execution timed out: " + explanation
 	case res.TimedOut:
 		return fmt.Sprintf("Execution timed out after %v", run.Effective.Timeout)
-	case res.Status != result.StatusExited && res.Status != result.StatusSignaled, len(failed) == 0:
+	case res.Status != result.StatusExited && res.Status != result.StatusSignaled, len(failed) == 0, !res.Conclusive():
 		return explanation
 	}
 	var texts []string

@@ -8,7 +8,6 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox"
 )
 
 // States of a [CheckPoint].
@@ -115,9 +114,9 @@ func (run *execution) checkRun(res *result.Result, unstored error) {
 		run.check("exit_code_interpreted", true, "%d: %s, %s", *o.ExitCode, o.Exit.Meaning, o.Exit.Action)
 	}
 	run.check("evidence_captured", true, "run %s, kept as %s", res.ID, o.Evidence.Retention)
-	switch warning := sandbox.LeftBehind(res); {
-	case warning != "":
-		run.check("cleanup_performed", false, "%s", warning)
+	switch {
+	case res.ContainerLeft:
+		run.check("cleanup_performed", false, "the container could not be removed: see the warnings, and sandbox gc")
 	case run.request.Keep:
 		run.check("cleanup_performed", true, "the container is kept for inspection")
 	default:

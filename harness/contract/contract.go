@@ -201,14 +201,9 @@ func (run *execution) execute(ctx context.Context) error {
 		streams.Stdin = strings.NewReader(*text)
 	}
 	var begun error
-	hooks.Admit = func(ctx context.Context) (func(), error) {
-		if begun = run.begin(); begun != nil {
-			return nil, begun
-		}
-		if admit := run.job.Hooks.Admit; admit != nil {
-			return admit(ctx)
-		}
-		return nil, nil
+	hooks.Begin = func() error {
+		begun = run.begin()
+		return begun
 	}
 	res, err := run.box.Run(ctx, run.request, streams, hooks)
 	if used, ok := errors.AsType[*ApprovalUsedError](begun); ok {

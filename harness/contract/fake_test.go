@@ -98,6 +98,11 @@ func (f *fakeBox) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.
 			release()
 		}
 	}
+	if hooks.Begin != nil {
+		if err := hooks.Begin(); err != nil {
+			return nil, err
+		}
+	}
 	var stdin []byte
 	if streams.Stdin != nil {
 		var err error
@@ -108,6 +113,15 @@ func (f *fakeBox) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.
 	res := result.Result{Status: result.StatusExited}
 	if f.program != nil {
 		res = f.program(req, string(stdin))
+	}
+	switch {
+	case res.Fault != 0:
+	case res.Status == result.StatusCanceled:
+		res.Fault = result.FaultOperator
+	case res.Status == result.StatusEngineLost, res.Status == result.StatusStartFailed:
+		res.Fault = result.FaultEnvironment
+	default:
+		res.Fault = result.FaultProgram
 	}
 	res.ID = req.ID
 	res.OutputComplete = true
@@ -134,6 +148,10 @@ func (f *fakeBox) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.
 func (f *fakeBox) Store() *record.Store { return f.store }
 
 func (f *fakeBox) ClearFinal(context.Context, string, string) (string, error) { return "", nil }
+
+func (f *fakeBox) Adopt(context.Context, string, ...sandbox.RunOption) (*result.Result, error) {
+	return nil, record.ErrNoRecord
+}
 
 func (f *fakeBox) LeftBy(context.Context, string) string { return "" }
 

@@ -45,6 +45,8 @@ type Outcome struct {
 	// of the contract were written and are on the host. Further files do not matter.
 	Success bool   `json:"success"`
 	Status  string `json:"status"`
+	// Fault is the [result.Fault] of the run; empty if nothing ran.
+	Fault string `json:"fault"`
 	// ExitCode is 128+n for signal n and 143 after the time limit (CX-06); 126 and 127
 	// with Started false for a command that cannot be executed or is not in the image. It is
 	// nil if there is none: a refused contract never has one.
@@ -93,6 +95,9 @@ type Outcome struct {
 	Unenforced []string `json:"unenforced"`
 	Warnings   []string `json:"warnings"`
 	Metadata   Metadata `json:"metadata"`
+
+	// conclusive says that the outcome is about the contract and its program.
+	conclusive bool
 }
 
 // Executed is a contract as it was executed.

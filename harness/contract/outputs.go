@@ -51,8 +51,9 @@ type written struct {
 type writtenFile struct {
 	size   int64
 	sha256 string
-	// kept is its path on the host; empty if its content was not kept.
-	kept string
+	// kept is its path on the host, and in a directory above it that no program can
+	// replace; empty if its content was not kept.
+	in, kept string
 }
 
 // written lists the files of ./final and the changes of the working copies.
@@ -61,7 +62,7 @@ func (run *execution) written(res *result.Result) written {
 	add := func(target, dir, name, raw string, size int64, sum string) {
 		file := writtenFile{size: size, sha256: sum}
 		if raw == "" { // the name is the one on disk
-			file.kept = filepath.Join(dir, filepath.FromSlash(name))
+			file.in, file.kept = dir, filepath.Join(dir, filepath.FromSlash(name))
 		}
 		w.files[path.Join(target, name)] = file
 	}
@@ -179,7 +180,7 @@ func (j *judgement) unchanged(want declared) (writtenFile, bool) {
 	if warning := fmt.Sprintf("%s %s was there before with the same content", want.field, quoted(want.path)); !slices.Contains(j.warnings, warning) {
 		j.warnings = append(j.warnings, warning)
 	}
-	return writtenFile{size: file.Size, sha256: file.SHA256, kept: p.real}, true
+	return writtenFile{size: file.Size, sha256: file.SHA256, in: filepath.Dir(p.real), kept: p.real}, true
 }
 
 func (j *judgement) judgeArtifacts(r Resolved, e Effective, w written, named map[string]bool) {
@@ -211,7 +212,14 @@ func artifactText(mime string, file writtenFile) string {
 	if !isText || file.kept == "" {
 		return ""
 	}
-	data, err := fsx.Read(file.kept, maxArtifactText)
+	var data []byte
+	err := fsx.InRoot(file.in, func(root *os.Root) (err error) {
+		name, err := filepath.Rel(file.in, file.kept)
+		if err == nil {
+			data, err = fsx.ReadIn(root, name, maxArtifactText)
+		}
+		return err
+	})
 	if err != nil || int64(len(data)) != file.size || !utf8.Valid(data) {
 		return "" // the metadata says where the bytes are
 	}
@@ -270,6 +278,8 @@ func (run *execution) carryOver(ctx context.Context, res *result.Result, isTooLa
 		why = "the execution was canceled"
 	case res.Status == result.StatusEngineLost:
 		why = "the end of the program was not seen"
+	case !res.Conclusive():
+		why = "the program did not end by itself, and is not to blame"
 	case isTooLarge:
 		why = "the output files are larger than the contract permits"
 	}

@@ -21,7 +21,7 @@ func TestJudgeOutputs(t *testing.T) {
 		files: map[string]writtenFile{
 			"/repo/out/a":     {size: 60, sha256: "aa"},
 			"/repo/out/b":     {size: 50, sha256: "bb"},
-			"/repo/out/c.txt": {size: 2, sha256: "cc", kept: old},
+			"/repo/out/c.txt": {size: 2, sha256: "cc", in: filepath.Dir(old), kept: old},
 			"/repo/cache":     {size: 1, sha256: "dd"},
 			"/work/final/x":   {size: 3, sha256: "ee"},
 		},

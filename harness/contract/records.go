@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
@@ -148,7 +149,9 @@ func SettleAbandoned(store *record.Store) (runs []string, err error) {
 	records, err := store.List()
 	errs := []error{err}
 	for _, each := range records {
-		if _, err := os.Lstat(filepath.Join(each.Dir, OutcomeFile)); each.State != record.Lost || !errors.Is(err, fs.ErrNotExist) {
+		// A run that is still open may be adopted; its end is known then.
+		over := each.State == record.Lost && !store.IsOpen(each.ID) || each.Result != nil && each.Result.Recovered
+		if _, err := os.Lstat(filepath.Join(each.Dir, OutcomeFile)); !over || !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		c, err := Load(filepath.Join(each.Dir, ContractFile))
@@ -179,6 +182,11 @@ func abandoned(each record.Record, c Contract) Outcome {
 		Error:    "The controller of the execution ended before the program did: how the program ended is not known, and nothing was carried over",
 		Executed: executed(c, each.Spec, Resolved{}),
 		Evidence: Evidence{RunID: each.ID, Path: each.Dir, Retention: RetainSession},
+	}
+	if res := each.Result; res != nil {
+		o.Started = res.Status != result.StatusStartFailed
+		o.Error = "The controller of the execution ended before the program did: another process finished the run, " +
+			"its outputs were not checked, and nothing was carried over. " + res.Explanation
 	}
 	level, network := policy.FilesystemLevel(c.Sandbox.Filesystem.Level), policy.NetworkLevel(c.Sandbox.Network.Level)
 	if level == policy.Elevated || network == policy.Open || c.Metadata.EvidenceRef != "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 
@@ -43,15 +44,26 @@ func TestSettleAbandoned(t *testing.T) {
 	record("r-session", map[string]string{ContractFile: text})
 	record("r-evidence", map[string]string{ContractFile: written("open")})
 	record("r-run", map[string]string{})
+	adopted, err := result.Result{ID: "r-adopted", Recovered: true, Status: result.StatusExited, Fault: result.FaultNone, Explanation: "The program exited with 0."}.Encode()
+	require.NoError(t, err)
+	record("r-adopted", map[string]string{ContractFile: text, "result.json": string(adopted)})
 	record("r-damaged", map[string]string{ContractFile: "tool_id: ["})
 	record("r-settled", map[string]string{ContractFile: text, OutcomeFile: "{}"})
 
 	runs, err := SettleAbandoned(store)
 	require.ErrorContains(t, err, "record r-damaged: ")
-	require.ElementsMatch(t, []string{"r-session", "r-evidence"}, runs)
-	kept, err := store.Get("r-session")
+	require.ElementsMatch(t, []string{"r-session", "r-evidence", "r-adopted"}, runs)
+	kept, err := store.Get("r-adopted")
 	require.NoError(t, err)
 	o, err := ReadOutcome(kept)
+	require.NoError(t, err)
+	require.Equal(t, StatusAbandoned, o.Status)
+	require.True(t, o.Started)
+	require.Contains(t, o.Error, "another process finished the run")
+	require.NoError(t, store.Remove("r-adopted"))
+	kept, err = store.Get("r-session")
+	require.NoError(t, err)
+	o, err = ReadOutcome(kept)
 	require.NoError(t, err)
 	require.Equal(t, StatusAbandoned, o.Status)
 	require.True(t, o.Started)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/result"
 )
 
 // Trial returns the harness for queues. The document of a job is a contract, and the detail of
@@ -74,19 +73,17 @@ func (o Outcome) Trial(job trial.Job) (trial.Result, error) {
 	return res, err
 }
 
-// Verdict is inconclusive for an execution that was interrupted or could not begin.
+// Verdict is inconclusive for an execution that could not begin, and for one whose run is not
+// conclusive; see [result.Result.Conclusive]. A command that cannot be executed is a failure
+// of the contract.
 func (o Outcome) Verdict() trial.Verdict {
-	switch o.Status {
-	case StatusRefused:
+	switch {
+	case o.Status == StatusRefused:
 		return trial.Refused
-	case StatusFailed, StatusAbandoned, result.StatusCanceled.String(), result.StatusEngineLost.String():
+	case !o.conclusive:
 		return trial.Inconclusive
-	}
-	if o.Success {
+	case o.Success:
 		return trial.Passed
-	}
-	if !o.Started && o.ExitCode == nil {
-		return trial.Inconclusive
 	}
 	return trial.Failed
 }

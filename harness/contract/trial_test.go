@@ -121,6 +121,8 @@ func TestTrial(t *testing.T) {
 		"no such command":  {result.Result{Status: result.StatusStartFailed, ExitCode: 127}, trial.Failed, 127},
 		"an interruption":  {result.Result{Status: result.StatusCanceled, ExitCode: -1}, trial.Inconclusive, -1},
 		"a lost engine":    {result.Result{Status: result.StatusEngineLost, ExitCode: -1}, trial.Inconclusive, -1},
+		"a full disk":      {result.Result{Status: result.StatusDiskLimit, Fault: result.FaultEnvironment, ExitCode: 143}, trial.Inconclusive, 143},
+		"a foreign signal": {result.Result{Status: result.StatusSignaled, Fault: result.FaultOperator, ExitCode: 0}, trial.Inconclusive, 0},
 		"a failed machine": {result.Result{Status: result.StatusStartFailed, ExitCode: -1}, trial.Inconclusive, -1},
 	} {
 		res = test.res

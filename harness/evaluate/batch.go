@@ -208,6 +208,9 @@ type batch struct {
 // the report is empty, or why it ended early: [ErrBudget], [ErrEngine], a [*FailuresError], an error
 // of the results file, or the cause of ctx.
 //
+// A script whose run was disturbed, as by another script that filled the disk, runs once more
+// when all others have ended; see [result.Result.Conclusive].
+//
 // While the programs run, the containers of at most 4 more are created, unless that would cost:
 // with MaxFailures more scripts must not begin, with GPUs a container holds its own, and a repair
 // must not overlap with another script.
@@ -330,6 +333,7 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 	}
 	queue := trial.Queue{
 		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures, IsFailure: b.isFailure}, Log: b.Log, LogFailed: b.LogFailed, Emit: b.emit,
+		Retry:  trial.Retry{Max: 1, If: b.isDisturbed, Alone: true},
 		Failed: func(job trial.Job, err error) error { return b.failed(ctx, job, err) },
 	}
 	jobs, err := b.jobs()
@@ -389,7 +393,17 @@ func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 // not a run that somebody stopped.
 func (b *batch) isFailure(r trial.Result) bool {
 	res := b.ended[b.index[r.Job.ID]]
-	return !res.EndedWell() && (res.Run == nil || res.Run.Status != result.StatusCanceled)
+	return !res.EndedWell() && (res.Run == nil || !res.Run.stopped())
+}
+
+// isDisturbed says which scripts run once more when all others have ended: those whose run was
+// disturbed, perhaps by another one that filled the disk.
+func (b *batch) isDisturbed(r trial.Result) bool {
+	res := b.ended[b.index[r.Job.ID]]
+	if res.Run == nil || res.Run.Conclusive() || res.Failure != "" && res.Run.Status != result.StatusEngineLost {
+		return false
+	}
+	return res.Run.Status != result.StatusCanceled && res.Run.Status != result.StatusStartFailed
 }
 
 // one evaluates one script, of which an earlier result may be known.

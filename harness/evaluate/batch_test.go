@@ -529,3 +529,55 @@ func TestRepeat(t *testing.T) {
 	require.ErrorIs(t, err, errFake)
 	require.Len(t, r.Results, 1, "no further run after a failure of ours")
 }
+
+// A script whose run was disturbed runs once more when all others have ended: one of them may
+// have filled the disk.
+func TestBatchRunsTheNeighboursOfAHogAgain(t *testing.T) {
+	var mu sync.Mutex
+	var ran []string
+	full := make(chan struct{})
+	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
+		mu.Lock()
+		ran = append(ran, run.script)
+		again := len(ran) > 2
+		mu.Unlock()
+		environment := func(res *result.Result) { res.Fault = result.FaultEnvironment }
+		switch {
+		case run.script == "hog":
+			close(full)
+			return fakeEnd{status: result.StatusDiskLimit, code: 143}
+		case again:
+			return prints("0.5")
+		}
+		<-full
+		return fakeEnd{status: result.StatusDiskLimit, code: 143, change: environment}
+	}}
+	results := filepath.Join(t.TempDir(), "results.jsonl")
+	var ended []string
+	report, err := newEvaluator(t, runner, Options{}).Batch(t.Context(), entriesOf(t, "honest", "hog"), BatchOptions{
+		Task: newTask(t), Timeout: time.Minute, Parallel: 2, Results: results, Ended: func(r Result) { ended = append(ended, r.Name) },
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"hog", "honest", "honest"}, append(slices.Sorted(slices.Values(ran[:2])), ran[2:]...))
+	require.Equal(t, 0.5, *report.Results[0].Score)
+	require.True(t, report.Results[0].Conclusive())
+	require.Equal(t, result.StatusDiskLimit, report.Results[1].Run.Status)
+	require.Len(t, ended, 2, "each ends once")
+	old, err := ReadResults(results, ReadOptions{})
+	require.NoError(t, err)
+	require.Len(t, old.Results, 2)
+}
+
+// A repair is for scripts that failed, not for runs that were disturbed.
+func TestADisturbedRunIsNotRepaired(t *testing.T) {
+	runner := &fakeRunner{program: func(fakeRun) fakeEnd {
+		return fakeEnd{status: result.StatusSignaled, code: 143, change: func(res *result.Result) { res.Fault = result.FaultOperator }}
+	}}
+	_, got, err := newEvaluator(t, runner, Options{}).EvaluateWithRetry(t.Context(), scripts("x")[0], newTask(t), mlestar.DefaultPipelineConfig(),
+		func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
+			require.Fail(t, "repaired")
+			return mlestar.SolutionScript{}, nil
+		}, RetryOptions{})
+	require.NoError(t, err)
+	require.False(t, got.Conclusive())
+}

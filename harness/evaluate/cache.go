@@ -155,7 +155,7 @@ func (s *stock) tree(ctx context.Context, field, dir, file string) (treehash.Dig
 
 // openCache opens a cache, which is a log of trials. A hit is the conclusive result with the same
 // key. Only runs that ended by themselves are in it, with whatever exit code: none that was ended
-// by a limit, by a signal, by the caller, or by our failure or by that of the grader; and none
+// by a limit or asked to finish, by a signal, by the caller, or by our failure or by that of the grader; and none
 // during which the data, the answers or the sample changed, even if they were changed back.
 func openCache(dir string) (*trial.Log, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
@@ -203,7 +203,7 @@ func (h *Harness) lookUp(ctx context.Context, x execution, res *Result) (known *
 // keep puts a result into the cache, if another run would end the same way. A result that
 // cannot be written is a warning.
 func (h *Harness) keep(ctx context.Context, key string, files seen, x execution, ran *result.Result, res *Result) {
-	if key == "" || ran.Status != result.StatusExited || ran.TimedOut || ran.OOMKilled || !ran.OutputComplete ||
+	if key == "" || ran.Status != result.StatusExited || ran.Deadline != result.DeadlineNone || ran.OOMKilled || !ran.OutputComplete ||
 		!res.Conclusive() || res.Grading != nil && res.Grading.Failure != "" {
 		return
 	}

@@ -141,15 +141,16 @@ func TestEvaluateSolutionFailures(t *testing.T) {
 	require.ErrorContains(t, err, "timeout 0s: must be more than 0")
 }
 
-// A canceled run is a result, but not one that tells anything of the script.
-func TestCanceledRunIsNotConclusive(t *testing.T) {
-	for _, status := range []result.Status{result.StatusCanceled, result.StatusStartFailed, result.StatusEngineLost} {
-		require.False(t, Result{Run: &RunFacts{Status: status}}.Conclusive(), status)
+// A run that its program did not end by itself or by its own fault is a result, but not one
+// that says anything about the script.
+func TestConclusiveIsThatOfTheRun(t *testing.T) {
+	for _, status := range result.Statuses() {
+		for _, fault := range result.Faults() {
+			want := result.Result{Status: status, Fault: fault}.Conclusive()
+			require.Equal(t, want, Result{Run: &RunFacts{Status: status, Fault: fault}}.Conclusive(), "%v %v", status, fault)
+		}
 	}
-	for _, status := range []result.Status{result.StatusExited, result.StatusTimedOut, result.StatusOutOfMemory, result.StatusSignaled} {
-		require.True(t, Result{Run: &RunFacts{Status: status}}.Conclusive(), status)
-	}
-	ended := Result{Run: &RunFacts{Status: result.StatusExited}}
+	ended := Result{Run: facts("r", result.StatusExited)}
 	for name, test := range map[string]struct {
 		change func(e *Result)
 		want   bool
@@ -308,7 +309,7 @@ func TestEvaluationWireNames(t *testing.T) {
 	for typ := range reflect.TypeFor[result.EvaluationResult]().Fields() {
 		want = append(want, typ.Tag.Get("json"))
 	}
-	want = append(want, "schema", "name", "competition_id", "script_sha256", "original_sha256", "setup_sha256", "seed", "repetition", "repairs", "run", "self_reported", "graded_score",
+	want = append(want, "schema", "name", "competition_id", "script_sha256", "original_sha256", "setup_sha256", "seed", "repetition", "repairs", "run", "self_reported", "score_unfinished", "graded_score",
 		"grading", "submission", "cached", "failure")
 	var got []string
 	for name := range fields {

@@ -61,8 +61,10 @@ type execution struct {
 	// program is the file that runs, script its name in messages.
 	script, program, dir, input string
 	timeout                     time.Duration
-	env                         map[string]string
-	name                        string
+	// work is the key of [sandbox.Work].
+	work string
+	env  map[string]string
+	name string
 	// captureStdout and captureStderr bound the streams; 0 is the limit of the options.
 	captureStdout, captureStderr policy.Size
 }
@@ -92,7 +94,7 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 	}
 	h.log.LogAttrs(ctx, slog.LevelInfo, "script started",
 		slog.String("script", x.script), slog.String("cwd", x.dir), slog.Duration("timeout", x.timeout))
-	res, err := h.box.Run(ctx, h.label(req, roleProgram), h.opts.IO, h.opts.Hooks)
+	res, err := h.box.Run(ctx, h.label(req, roleProgram), h.opts.IO, h.opts.Hooks, sandbox.Work{Key: x.work})
 	h.spent.note(res, roleProgram)
 	if res == nil {
 		return nil, err

@@ -70,6 +70,24 @@ type fakeEnd struct {
 	change         func(res *result.Result)
 }
 
+// usualFault is the fault of an end that nobody else caused.
+func usualFault(status result.Status, isError bool) result.Fault {
+	switch {
+	case status == result.StatusExited && !isError:
+		return result.FaultNone
+	case status == result.StatusCanceled:
+		return result.FaultOperator
+	case status == result.StatusStartFailed, status == result.StatusEngineLost:
+		return result.FaultEnvironment
+	}
+	return result.FaultProgram
+}
+
+// facts are those of a run that ended so, without another cause.
+func facts(id string, status result.Status) *RunFacts {
+	return &RunFacts{ID: id, Status: status, Fault: usualFault(status, false)}
+}
+
 // prints is a program that prints a score.
 func prints(score string) fakeEnd {
 	return fakeEnd{stdout: "Final Validation Performance: " + score + "\n"}
@@ -124,6 +142,7 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandb
 	if end.status != 0 {
 		res.Status = end.status
 	}
+	res.Fault = usualFault(res.Status, res.IsError)
 	if res.Outputs, err = outputsOf(req.Final); err != nil {
 		return nil, err
 	}
@@ -287,6 +306,10 @@ func (f *fakeRunner) record(req sandbox.Request, program string, res *result.Res
 		record.WriteJSON(filepath.Join(dir, record.ResultFile), res),
 		os.Mkdir(filepath.Join(dir, record.ProgramDir), 0o700),
 		os.WriteFile(filepath.Join(dir, record.ProgramDir, filepath.Base(req.Script)), []byte(program), 0o600))
+}
+
+func (f *fakeRunner) Adopt(context.Context, string, ...sandbox.RunOption) (*result.Result, error) {
+	return nil, record.ErrNoRecord
 }
 
 func (f *fakeRunner) LeftBy(_ context.Context, final string) string {

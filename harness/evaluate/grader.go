@@ -65,7 +65,7 @@ type Grading struct {
 	Score *float64 `json:"score"`
 	// Failure says why there is no score; empty when there is one.
 	Failure string `json:"failure"`
-	// Ended says that the grader ended by itself, so that its failure is about the outputs.
+	// Ended says that the grader's run is conclusive, so that its failure is about the outputs.
 	Ended bool `json:"ended"`
 	// Canceled says that the caller ended the grading.
 	Canceled bool `json:"canceled"`
@@ -73,9 +73,9 @@ type Grading struct {
 	Traceback *string `json:"traceback"`
 }
 
-// Conclusive reports whether grading again has no point: there is a score, or the grader ended
-// by itself without one. A grading that was canceled, that took too much time or memory, or in
-// which we failed, is not conclusive.
+// Conclusive reports whether grading again has no point: there is a score, or the grader's run
+// is conclusive without one; see [result.Result.Conclusive]. A grading that was canceled, or in
+// which we failed, is not.
 func (g Grading) Conclusive() bool { return g.Failure == "" || g.Ended && !g.Canceled }
 
 // read returns the grader's program, and refuses a grader that could never run.
@@ -119,7 +119,7 @@ func (h *Harness) grade(ctx context.Context, job Job, final string, ran *result.
 	if graded != nil {
 		g.Run, g.Traceback = factsOf(graded), graded.ErrorTraceback
 		if err == nil {
-			g.Ended = graded.Status == result.StatusExited || graded.Status == result.StatusSignaled
+			g.Ended = graded.Conclusive()
 			g.Score, err = scoreOf(graded)
 		}
 	}

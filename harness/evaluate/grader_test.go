@@ -86,11 +86,11 @@ func TestGraderFailures(t *testing.T) {
 	}{
 		"crashes":         {about: true, grade: crashes("ValueError: x"), want: "the grader failed (exited, exit code 1): ValueError: x"},
 		"dies":            {about: true, grade: fakeEnd{code: 139, status: result.StatusSignaled}, want: "the grader failed (signaled, exit code 139)"},
-		"hangs":           {grade: fakeEnd{code: -1, timedOut: true, stdout: "Final Validation Performance: 1"}, want: "the grader failed (timed_out, exit code -1)"},
+		"hangs":           {about: true, grade: fakeEnd{code: -1, timedOut: true, stdout: "Final Validation Performance: 1"}, want: "the grader failed (timed_out, exit code -1)"},
 		"prints nothing":  {about: true, want: "the grader printed no score"},
 		"not finite":      {about: true, grade: prints("1e999"), want: "the grader printed no score"},
 		"cannot be run":   {grade: fakeEnd{err: errFake}, want: "running the grader: the engine is gone"},
-		"out of memory":   {grade: fakeEnd{status: result.StatusOutOfMemory, stdout: "Final Validation Performance: 1"}, want: "the grader failed (out_of_memory"},
+		"out of memory":   {about: true, grade: fakeEnd{status: result.StatusOutOfMemory, stdout: "Final Validation Performance: 1"}, want: "the grader failed (out_of_memory"},
 		"too much":        {prepare: func(g *Grader) { g.MaxBytes = 20 }, want: "more to copy for the grader than is permitted"},
 		"no temporary":    {prepare: func(g *Grader) { g.TempDir += "/nowhere" }, want: "creating a directory for the grading"},
 		"a broken answer": {prepare: func(g *Grader) { _ = os.Symlink("nowhere", filepath.Join(g.Answers, "broken")) }, want: "broken"},

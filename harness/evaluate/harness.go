@@ -257,7 +257,8 @@ func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, r
 			h.log.LogAttrs(ctx, slog.LevelWarn, "the copy of a script is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}
-	x = execution{program: filepath.Join(private, ScriptName), dir: p.dir, input: p.input, timeout: job.Timeout, name: job.Name}
+	x = execution{program: filepath.Join(private, ScriptName), dir: p.dir, input: p.input, timeout: job.Timeout, name: job.Name,
+		work: fmt.Sprintf("evaluate %s %d", job.Setup, job.Repetition)}
 	if err := os.WriteFile(x.program, []byte(job.Script), 0o600); err != nil {
 		remove()
 		return x, nil, fmt.Errorf("copying the script: %w", err)

@@ -47,6 +47,9 @@ type Result struct {
 
 	// SelfReported says that the script printed Score about itself, and nobody verified it.
 	SelfReported bool `json:"self_reported"`
+	// ScoreUnfinished says that Score is the last one of a script that did not end by itself.
+	// Such a script is not [Result.Valid], so that its score does not rank.
+	ScoreUnfinished bool `json:"score_unfinished"`
 	// GradedScore is the score of the grader; nil without a grader, and when the grading failed.
 	GradedScore *float64 `json:"graded_score"`
 	// Grading is how the grading went; nil without a grader.
@@ -64,10 +67,12 @@ type Result struct {
 
 // RunFacts are how a run ended; the rest is in its record.
 type RunFacts struct {
-	ID          string        `json:"id"`
-	Status      result.Status `json:"status"`
-	Fault       result.Fault  `json:"fault"`
-	Explanation string        `json:"explanation"`
+	ID     string        `json:"id"`
+	Status result.Status `json:"status"`
+	Fault  result.Fault  `json:"fault"`
+	// Deadline is the part of the time limit in the end of the run.
+	Deadline    result.Deadline `json:"deadline"`
+	Explanation string          `json:"explanation"`
 	// ImageID is the content address of the image.
 	ImageID string `json:"image_id"`
 	// GPUs are the devices of the run.
@@ -75,6 +80,16 @@ type RunFacts struct {
 	// OutputTruncated says that stdout or stderr is not complete; score and traceback are those
 	// of the complete output.
 	OutputTruncated bool `json:"output_truncated"`
+}
+
+// Conclusive is [result.Result.Conclusive] of the run.
+func (f RunFacts) Conclusive() bool {
+	return result.Result{Status: f.Status, Fault: f.Fault}.Conclusive()
+}
+
+// stopped reports whether somebody ended the run.
+func (f RunFacts) stopped() bool {
+	return f.Fault == result.FaultOperator && f.Status != result.StatusStartFailed
 }
 
 // Err returns the error that the specification demands: a [*ScriptError] for a script that was
@@ -97,21 +112,15 @@ func (r Result) Valid() bool {
 }
 
 // Conclusive reports whether the result is about the script, so that evaluating it again has
-// no point: it was not canceled, and we did not fail.
+// no point: we did not fail, and its run is conclusive; see [result.Result.Conclusive].
 func (r Result) Conclusive() bool {
-	if r.Failure != "" {
+	switch {
+	case r.Failure != "":
 		return false
-	}
-	if r.Run == nil {
+	case r.Run == nil:
 		return r.ErrorReason == ErrorReasonRejected
 	}
-	switch r.Run.Status {
-	case result.StatusCanceled, result.StatusStartFailed, result.StatusEngineLost:
-		return false
-	case result.StatusExited, result.StatusSignaled, result.StatusTimedOut, result.StatusOutOfMemory,
-		result.StatusDiskLimit, result.StatusOutputLimit:
-	}
-	return r.inspected()
+	return r.Run.Conclusive() && r.inspected()
 }
 
 // inspected reports whether nothing is left to be found out about the outputs.
@@ -153,13 +162,13 @@ func (r Result) withRun(res *result.Result) Result {
 		DurationSeconds: res.DurationSeconds, IsError: res.IsError, ErrorTraceback: res.ErrorTraceback,
 		ErrorReason: res.ErrorReason, ErrorSummary: res.ErrorSummary, Warnings: append(append([]string{}, r.Warnings...), res.Warnings...),
 	}
-	r.Run, r.SelfReported = factsOf(res), res.Score != nil
+	r.Run, r.SelfReported, r.ScoreUnfinished = factsOf(res), res.Score != nil, res.ScoreUnfinished
 	return r
 }
 
 func factsOf(res *result.Result) *RunFacts {
 	return &RunFacts{
-		ID: res.ID, Status: res.Status, Fault: res.Fault, Explanation: res.Explanation, ImageID: res.Image.ID,
+		ID: res.ID, Status: res.Status, Fault: res.Fault, Deadline: res.Deadline, Explanation: res.Explanation, ImageID: res.Image.ID,
 		GPUs: append([]string{}, res.Enforced.GPUs...), OutputTruncated: res.StdoutTruncated || res.StderrTruncated,
 	}
 }

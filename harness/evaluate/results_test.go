@@ -167,7 +167,7 @@ func TestLatest(t *testing.T) {
 
 	// What a later try could not find out does not undo what is known, whatever the setup.
 	ended := func(script, setup, competition string, status result.Status) Result {
-		return Result{Name: "a", OriginalSHA256: script, SetupSHA256: setup, CompetitionID: competition, Run: &RunFacts{Status: status}}
+		return Result{Name: "a", OriginalSHA256: script, SetupSHA256: setup, CompetitionID: competition, Run: facts("", status)}
 	}
 	known, canceled := ended("1", "s", "c", result.StatusExited), ended("1", "t", "c", result.StatusCanceled)
 	latest, replaced = Latest([]Result{known, canceled})

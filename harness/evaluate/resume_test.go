@@ -14,7 +14,7 @@ import (
 
 func TestResume(t *testing.T) {
 	ended := func(name, script, setup string, status result.Status) Result {
-		return Result{Name: name, OriginalSHA256: script, ScriptSHA256: script, SetupSHA256: setup, Run: &RunFacts{ID: name + script, Status: status}}
+		return Result{Name: name, OriginalSHA256: script, ScriptSHA256: script, SetupSHA256: setup, Run: facts(name+script, status)}
 	}
 	good := func(name, script, setup string) Result { return ended(name, script, setup, result.StatusExited) }
 	wanted := []Result{{Name: "a", OriginalSHA256: "1", SetupSHA256: "s"}}
@@ -22,6 +22,8 @@ func TestResume(t *testing.T) {
 	seeded.Seed = new(uint32(7))
 	repaired := good("a", "1", "s")
 	repaired.ScriptSHA256 = "2"
+	hogged := ended("a", "1", "s", result.StatusDiskLimit)
+	hogged.Run.Fault = result.FaultEnvironment
 	for name, test := range map[string]struct {
 		old  []Result
 		want Resumption
@@ -35,6 +37,7 @@ func TestResume(t *testing.T) {
 		"changed back":   {[]Result{good("a", "1", "s"), good("a", "0", "s")}, Resumption{Done: 1}},
 		"another way":    {[]Result{good("a", "1", "t")}, Resumption{Setup: 1}},
 		"and once more":  {[]Result{good("a", "1", "t"), good("a", "1", "s")}, Resumption{Done: 1}},
+		"disturbed":      {[]Result{hogged}, Resumption{Inconclusive: 1}},
 		"canceled":       {[]Result{ended("a", "1", "s", result.StatusCanceled)}, Resumption{Inconclusive: 1}},
 		"tried again":    {[]Result{ended("a", "1", "s", result.StatusCanceled), good("a", "1", "s")}, Resumption{Done: 1}},
 		"there and back": {[]Result{good("a", "1", "s"), good("a", "1", "t")}, Resumption{Done: 1}},

@@ -146,7 +146,7 @@ func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, j
 	solution, repairs := h.repairedBefore(solution, res), res.Repairs
 	job.Earlier = nil
 	n := 1
-	for ; err == nil && ctx.Err() == nil && n <= most && !res.Valid(); n++ {
+	for ; err == nil && ctx.Err() == nil && n <= most && !res.Valid() && res.Conclusive(); n++ {
 		h.log.LogAttrs(ctx, slog.LevelInfo, "script is repaired and tried again", slog.Int("retry", n), slog.Int("max_retries", most))
 		repaired, debugErr := debug(ctx, solution, Failure{Traceback: res.ErrorTraceback, Result: res})
 		if ctx.Err() != nil {

@@ -288,7 +288,7 @@ func TestInterruptedRepairIsNotConclusive(t *testing.T) {
 
 // TestGradingIsMadeUpFor without running the script again, as long as its outputs are there.
 func TestGradingIsMadeUpFor(t *testing.T) {
-	runs, grade := 0, fakeEnd{status: result.StatusTimedOut, timedOut: true, code: -1}
+	runs, grade := 0, fakeEnd{status: result.StatusCanceled, code: -1}
 	runner := recording(t, func(run fakeRun) fakeEnd {
 		if run.request.Name == "grader" {
 			return grade

@@ -57,6 +57,11 @@ func openDirectory(path string, replace bool) (dir directory, err error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return directory{}, &DirectoryError{Path: path, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		// It may lie in the workspace, which is not trusted: the evidence would go where the
+		// link leads, and an earlier gate directory there would be emptied.
+		return directory{}, &DirectoryError{Path: path, Rule: "is a link", hint: "remove it, or name the directory that it leads to"}
+	}
 	if dir.root, err = openExisting(path); err != nil {
 		return directory{}, err
 	}

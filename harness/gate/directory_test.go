@@ -74,3 +74,14 @@ func TestOutside(t *testing.T) {
 	_, ok = within(workspace, workspace)
 	require.False(t, ok)
 }
+
+// An untrusted workspace may have a link where the gate directory goes.
+func TestOpenDirectoryThatIsALink(t *testing.T) {
+	elsewhere, path := t.TempDir(), filepath.Join(t.TempDir(), "gate.out")
+	require.NoError(t, os.Symlink(elsewhere, path))
+	_, err := openDirectory(path, true)
+	var refused *DirectoryError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "is a link", refused.Rule)
+	require.NotEmpty(t, refused.Hint())
+}

@@ -114,6 +114,9 @@ type Report struct {
 	Tests    evidence.Tests
 	Verdict  evidence.Verdict
 	Gates    evidence.Gates
+
+	// inconclusive says that a run of the gates says nothing about its command.
+	inconclusive bool
 }
 
 // Err returns nil if the gate passed, and else a [*VerdictError].

@@ -229,7 +229,7 @@ func (g *run) conclude(ctx context.Context, failure error) (Report, error) {
 		fails("reading the evidence", err)
 		in = judge.Input{Manifest: g.m, Pre: g.findings}
 	}
-	report := Report{Manifest: in.Manifest, Tests: in.Tests, Verdict: judge.Judge(in), Gates: judge.Gates(in)}
+	report := Report{Manifest: in.Manifest, Tests: in.Tests, Verdict: judge.Judge(in), Gates: judge.Gates(in), inconclusive: len(in.Inconclusive) > 0}
 	return report, errors.Join(failed,
 		evidence.Write(g.root, evidence.GatesFile, report.Gates),
 		evidence.Write(g.root, evidence.VerdictFile, report.Verdict),

@@ -16,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/harness/gate/git"
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -109,6 +110,35 @@ func TestNothingRuns(t *testing.T) {
 			verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
 			require.NoError(t, err)
 			require.True(t, verified.OK, verified.Problems)
+		})
+	}
+}
+
+// TestDisturbedGate: a gate that its environment or an operator ended is not a failed gate.
+func TestDisturbedGate(t *testing.T) {
+	for name, end := range map[string]result.Result{
+		"a full disk":      {Status: result.StatusDiskLimit, Fault: result.FaultEnvironment, ExitCode: 143, Explanation: "The disk was nearly full."},
+		"a foreign signal": {Status: result.StatusSignaled, Fault: result.FaultOperator, ExitCode: 0, Signal: 15, Explanation: "Somebody else stopped it."},
+		"a lost GPU":       {Status: result.StatusExited, Fault: result.FaultEnvironment, ExitCode: 1, Explanation: "The GPU is gone."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.program = func(_ sandbox.Request, g *fakeGate) error {
+				g.Status, g.Fault, g.ExitCode, g.Signal, g.Explanation = end.Status, end.Fault, end.ExitCode, end.Signal, end.Explanation
+				return nil
+			}
+			o := options(t, f, oneTest)
+			report, err := o.run(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, evidence.Blocked, report.Verdict.Status)
+			require.Equal(t, evidence.ReasonIncomplete, report.Verdict.StopReason, "%+v", report.Verdict.Findings)
+			require.Contains(t, report.Verdict.Findings[0].Detail, end.Explanation)
+			ended, err := report.Trial(trial.Job{}, nil)
+			require.NoError(t, err)
+			require.Equal(t, trial.Inconclusive, ended.Verdict)
+			again, err := gate.Judge(t.Context(), o.OutDir)
+			require.NoError(t, err)
+			require.Equal(t, report.Verdict, again)
 		})
 	}
 }
@@ -339,6 +369,15 @@ func TestVerifyFindsTampering(t *testing.T) {
 		"more": {func(t *testing.T, dir string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "evidence/raw/02.stdout.log"), nil, 0o644))
 		}, "evidence/raw/02.stdout.log"},
+		"a file beside the evidence": {func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "REPORT.md"), []byte("all tests passed"), 0o644))
+		}, "REPORT.md"},
+		"a directory beside the evidence": {func(t *testing.T, dir string) {
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, "evidence2", "raw"), 0o755))
+		}, "evidence2"},
+		"a link beside the evidence": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, ".hidden")))
+		}, ".hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, failing, oneTest)
@@ -357,6 +396,21 @@ func TestVerifyFindsTampering(t *testing.T) {
 			require.Contains(t, files, c.file)
 		})
 	}
+}
+
+// TestVerifyIsBounded: a gate directory from elsewhere may hold any number of entries.
+func TestVerifyIsBounded(t *testing.T) {
+	o := options(t, newFake(t), oneTest)
+	_, err := o.run(t.Context())
+	require.NoError(t, err)
+	for i := range 300 {
+		require.NoError(t, os.WriteFile(filepath.Join(o.OutDir, fmt.Sprintf("more-%03d", i)), nil, 0o644))
+	}
+	verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+	require.NoError(t, err)
+	require.False(t, verified.OK)
+	require.Len(t, verified.Problems, 101)
+	require.Contains(t, verified.Problems, gate.Problem{File: ".", Detail: "has 200 further entries that are not of a gate"})
 }
 
 // TestVerifyAttestation: the signed statement is checked by anybody with the key.

@@ -84,7 +84,8 @@ func (t trials) Plan(ctx context.Context, job trial.Job) (trial.Plan, error) {
 }
 
 // Run implements [trial.Harness]. A gate that passes has passed; one of which nothing ran is
-// refused; every other one has failed.
+// refused; one with a run that is not conclusive is inconclusive, see
+// [result.Result.Conclusive]; every other one has failed.
 func (t trials) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
 	res := trial.Result{
 		Schema: trial.ResultSchemaV1, Job: job, Verdict: trial.Inconclusive, ExitCode: -1, Started: time.Now(),
@@ -136,6 +137,7 @@ func (report Report) Trial(job trial.Job, err error) (trial.Result, error) {
 		res.Verdict = trial.Passed
 	case len(report.Tests.Commands) == 0:
 		res.Verdict = trial.Refused
+	case report.inconclusive: // it is run again
 	default:
 		res.Verdict = trial.Failed
 	}

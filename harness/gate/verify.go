@@ -66,7 +66,7 @@ type Problem struct {
 	Detail string `json:"detail"`
 }
 
-// Verify checks a gate directory against its own hashes, judges it again, and compares verdict
+// Verify checks a gate directory against its own hashes, finds entries that are not of a gate, judges it again, and compares verdict
 // and GATES.json byte for byte. It hashes each file once, and neither changes nor runs anything. An
 // error means that the directory could not be read.
 func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, error) {
@@ -87,6 +87,11 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 	// the manifest lists.
 	report := VerifyReport{Problems: unfit(check), Verdict: judge.Judge(in)}
 	add := func(file, detail string) { report.Problems = append(report.Problems, Problem{file, detail}) }
+	more, err := extraEntries(ctx, root)
+	if err != nil {
+		return VerifyReport{}, err
+	}
+	report.Problems = append(report.Problems, more...)
 	for name, want := range map[string]any{evidence.VerdictFile: report.Verdict, evidence.GatesFile: judge.Gates(in)} {
 		if err := same(root, name, want); err != nil {
 			add(name, err.Error())
@@ -123,6 +128,30 @@ func unfit(check evidence.CheckReport) []Problem {
 		problems = append(problems, Problem{f.Subject, strings.TrimSuffix(strings.TrimPrefix(detail, f.Subject+" "), ".")})
 	}
 	return problems
+}
+
+// maxStrangers bounds the entries of a gate directory that are reported as not of a gate.
+const maxStrangers = 100
+
+// extraEntries lists the entries beside the files of a gate. A reader would take them for files
+// that were checked: the manifest lists what lies in evidence/, and no more.
+func extraEntries(ctx context.Context, root *os.Root) ([]Problem, error) {
+	var problems []Problem
+	more := 0
+	err := fsx.ReadDir(ctx, root, ".", func(name string) error {
+		switch {
+		case slices.Contains(topNames, name):
+		case len(problems) < maxStrangers:
+			problems = append(problems, Problem{name, "is not of a gate: its content was not checked"})
+		default:
+			more++
+		}
+		return nil
+	})
+	if more > 0 {
+		problems = append(problems, Problem{".", fmt.Sprintf("has %d further entries that are not of a gate", more)})
+	}
+	return problems, err
 }
 
 // errDiffers is a document that does not follow from the evidence.

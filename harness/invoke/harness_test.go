@@ -58,6 +58,9 @@ func (f *fakeBox) Run(_ context.Context, req sandbox.Request, opts ...sandbox.Ru
 	if res.Status == 0 {
 		res.Status = result.StatusExited
 	}
+	if res.Fault == 0 {
+		res.Fault = result.FaultProgram
+	}
 	if !slices.ContainsFunc(res.Trees, func(t result.Tree) bool { return t.Target == OutputDir }) {
 		res.Trees = append(res.Trees, result.Tree{Target: OutputDir, Complete: true})
 	}
@@ -280,6 +283,12 @@ func TestInvocationErrors(t *testing.T) {
 		"signal": {fakeBox{program: func(sandbox.Request) result.Result {
 			return result.Result{Status: result.StatusSignaled, ExitCode: 137, Signal: 9}
 		}}, ReasonNonzeroExit, code(137), "ended by signal 9"},
+		"disk full": {fakeBox{program: func(sandbox.Request) result.Result {
+			return result.Result{Status: result.StatusDiskLimit, Fault: result.FaultEnvironment, Stdout: "out\n", Explanation: "The disk was nearly full."}
+		}}, ReasonDisturbed, code(0), "did not end by itself: The disk was nearly full."},
+		"killed": {fakeBox{program: func(sandbox.Request) result.Result {
+			return result.Result{Status: result.StatusSignaled, Fault: result.FaultOperator, Stdout: "out\n", ExitCode: 137, Signal: 9}
+		}}, ReasonDisturbed, code(137), "did not end by itself"},
 		"143":         {fakeBox{program: exits(143)}, ReasonNonzeroExit, code(143), "exited with code 143"},
 		"time":        {fakeBox{program: ends(result.StatusTimedOut, -1)}, ReasonTimeout, nil, "timed out after 300 seconds"},
 		"memory":      {fakeBox{program: ends(result.StatusOutOfMemory, 137)}, ReasonLimit, code(137), "The program ended."},

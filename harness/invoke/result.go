@@ -100,6 +100,9 @@ const (
 	ReasonLimit Reason = "limit"
 	// ReasonCanceled: the caller ended the tool.
 	ReasonCanceled Reason = "canceled"
+	// ReasonDisturbed: the environment or an operator ended the tool, such as a disk that others
+	// filled. The tool is not to blame.
+	ReasonDisturbed Reason = "disturbed"
 	// ReasonNotWritten: the files of the tool could not be written to the output directory.
 	ReasonNotWritten Reason = "not_written"
 	// ReasonEngine: the sandbox failed.
@@ -108,11 +111,11 @@ const (
 	ReasonUnverified Reason = "unverified"
 )
 
-// ours reports whether a reason says nothing about the tool: we failed, or the caller
-// ended the call.
+// ours reports whether a reason says nothing about the tool: we failed, or something else than
+// the tool ended the call.
 func (r Reason) ours() bool {
 	switch r {
-	case ReasonCanceled, ReasonNotWritten, ReasonEngine, ReasonUnverified:
+	case ReasonCanceled, ReasonDisturbed, ReasonNotWritten, ReasonEngine, ReasonUnverified:
 		return true
 	default:
 		return false

@@ -46,7 +46,7 @@ func (h *Harness) Run(ctx context.Context, inv Invocation) (Result, error) {
 	}
 	defer lock.Close()
 	res.Command, res.WorkDir = c.request.Command, c.request.WorkDir
-	ran, err := h.box.Run(ctx, c.request, h.o.IO, h.o.Hooks)
+	ran, err := h.box.Run(ctx, c.request, h.o.IO, h.o.Hooks, sandbox.Work{Key: "invoke " + c.OutputDir})
 	if ran == nil {
 		return res.failed(reasonOf(ctx, err), err)
 	}
@@ -128,7 +128,9 @@ func (r *Result) see(ran result.Result) {
 	case result.StatusOutOfMemory, result.StatusDiskLimit, result.StatusOutputLimit:
 		r.Reason, r.ExitCode = ReasonLimit, &ran.ExitCode
 	case result.StatusTimedOut:
-		r.Reason = ReasonTimeout
+		if r.Reason = ReasonTimeout; ran.Deadline == result.DeadlineSoft {
+			r.limit = policy.Seconds(ran.Enforced.SoftTimeoutSeconds)
+		}
 	case result.StatusCanceled:
 		r.Reason = ReasonCanceled
 	case result.StatusStartFailed:
@@ -141,6 +143,9 @@ func (r *Result) see(ran result.Result) {
 		}
 	default:
 		r.Reason = ReasonEngine
+	}
+	if !ran.Conclusive() && !r.Reason.ours() && r.Reason != ReasonCannotExecute {
+		r.Reason = ReasonDisturbed
 	}
 }
 
@@ -263,8 +268,8 @@ func (h *Harness) judge(res *Result, c call, root *os.Root, explanation string, 
 	}
 	switch {
 	case res.Reason == ReasonTimeout:
-		res.limit = h.o.Timeout
-		set(res.Reason, "the tool timed out after %s seconds", strconv.FormatFloat(h.o.Timeout.Seconds(), 'f', -1, 64))
+		res.limit = cmp.Or(res.limit, h.o.Timeout)
+		set(res.Reason, "the tool timed out after %s seconds", strconv.FormatFloat(res.limit.Seconds(), 'f', -1, 64))
 	case res.Reason == ReasonCannotExecute:
 		res.Stderr = cmp.Or(res.Stderr, explanation)
 		set(res.Reason, "the tool could not be executed: %s", explanation)

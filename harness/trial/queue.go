@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/atend"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
@@ -58,6 +61,9 @@ type Retry struct {
 	If func(Result) bool
 	// Wait is the pause before the first retry. It doubles each time, up to a minute.
 	Wait time.Duration
+	// Alone tries jobs again when all others have ended, one after the other: a job that its
+	// neighbours disturbed then has none. No other job waits for it.
+	Alone bool
 }
 
 // maxWait bounds the pause before a retry.
@@ -119,6 +125,9 @@ func (q Queue) Run(ctx context.Context, h Harness, jobs iter.Seq[Job]) (Summary,
 		})
 	}
 	workers.Wait()
+	for _, w := range r.waiting { // nobody else appends now
+		r.continued(ctx, w)
+	}
 	if !r.exhausted {
 		r.summary.NotStarted = -1
 	}
@@ -149,8 +158,9 @@ type running struct {
 	mu               sync.Mutex // of this group
 	summary          Summary
 	failures, inARow int
-	stopped          error // why no more jobs start
-	fatal            error // why running jobs were canceled
+	waiting          []waiting // in the order in which they ended
+	stopped          error     // why no more jobs start
+	fatal            error     // why running jobs were canceled
 }
 
 // full reports whether nothing more starts.
@@ -205,12 +215,24 @@ func (r *running) next(ctx context.Context) (Job, *turn) {
 	return Job{}, nil
 }
 
+// waiting is a job that is tried again when all others have ended.
+type waiting struct {
+	job  Job
+	lock io.Closer // of its log
+	was  tried
+	// ctx is that of the job, and done does what its runs left for its end.
+	ctx  context.Context //nolint:containedctx // a job that waits has one
+	done func()
+}
+
 // one runs a job to its end, and records it.
 func (r *running) one(ctx context.Context, t *turn, job Job) {
+	w := waiting{job: job, lock: io.NopCloser(nil)}
+	w.ctx, w.done = atend.With(ctx)
 	if log := r.log.Load(); log != nil {
 		switch lock, err := log.begin(job); {
 		case err == nil:
-			defer lock.Close()
+			w.lock = lock
 		case !r.withoutLog(err):
 			r.mu.Lock()
 			r.stop(err)
@@ -219,7 +241,29 @@ func (r *running) one(ctx context.Context, t *turn, job Job) {
 		}
 	}
 	r.event(job, Event{Kind: EventStarted})
-	res, err := r.tries(ctx, t, job)
+	w.was = r.try(w.ctx, job, tried{})
+	if r.Retry.Alone && r.Retry.Max > 0 && r.again(w.was.res) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.waiting = append(r.waiting, w)
+		return
+	}
+	defer w.lock.Close()
+	defer w.done()
+	r.ended(ctx, job, r.tries(w.ctx, t, job, w.was))
+}
+
+// continued tries a job again that has waited for its neighbours.
+func (r *running) continued(ctx context.Context, w waiting) {
+	defer w.lock.Close()
+	defer w.done()
+	// Its turn among the others is over.
+	r.ended(ctx, w.job, r.tries(context.WithValue(w.ctx, turnKey{}, nil), r.turn(), w.job, w.was))
+}
+
+// ended records the end of a job.
+func (r *running) ended(ctx context.Context, job Job, end tried) {
+	res, err := end.res, end.err
 	canceled := ctx.Err() != nil && !res.Verdict.Conclusive()
 	if canceled && len(res.Runs) == 0 {
 		r.mu.Lock()
@@ -265,30 +309,32 @@ func (r *running) failed(job Job, err error) {
 	r.stop(err)
 }
 
-// tries runs a job until its result needs no other try. The error is that of the last one.
-func (r *running) tries(ctx context.Context, t *turn, job Job) (Result, error) {
-	var runs []RunRef
-	var usage Usage
-	for try := 1; ; try++ {
-		res, err := r.try(ctx, job)
-		r.use(res.Usage)
-		runs, usage = append(runs, res.Runs...), usage.plus(res.Usage)
-		res.Runs, res.Usage = notNil(runs), usage
-		if try > r.Retry.Max || !r.again(res) || r.full(ctx) {
-			return res, err
+// tried is what the tries of a job gave so far: the last result, with the runs and the usage
+// of all of them, and the error of the last one.
+type tried struct {
+	n   int
+	res Result
+	err error
+}
+
+// tries runs a job again until its result needs no other try.
+func (r *running) tries(ctx context.Context, t *turn, job Job, was tried) tried {
+	for {
+		if was.n > r.Retry.Max || !r.again(was.res) || r.full(ctx) {
+			return was
 		}
-		why := res.Reason
-		if err != nil {
-			why = err.Error()
+		why := was.res.Reason
+		if was.err != nil {
+			why = was.err.Error()
 		}
 		r.event(job, Event{Kind: EventRetry, Text: why})
 		t.pass() // others need not wait for the pause
 		select {
-		case <-time.After(r.Retry.wait(try)):
+		case <-time.After(r.Retry.wait(was.n)):
 		case <-ctx.Done():
-			return res, err
+			return was
 		}
-		job.Attempt++
+		was = r.try(ctx, job, was)
 	}
 }
 
@@ -304,8 +350,9 @@ func (r Retry) wait(try int) time.Duration {
 	return min(min(r.Wait, maxWait)<<min(try-1, 20), maxWait)
 }
 
-// try runs a job once, and completes its result.
-func (r *running) try(ctx context.Context, job Job) (Result, error) {
+// try runs a job once more, and completes its result.
+func (r *running) try(ctx context.Context, job Job, was tried) tried {
+	job.Attempt += was.n
 	began := time.Now().UTC()
 	res, err := r.harness.Run(ctx, job, func(e Event) { r.event(job, e) })
 	if err == nil && !res.Verdict.Conclusive() && res.Verdict != Inconclusive {
@@ -326,7 +373,9 @@ func (r *running) try(ctx context.Context, job Job) (Result, error) {
 		res.Started = began
 	}
 	res.Usage.Runs = max(res.Usage.Runs, len(res.Runs))
-	return res.complete(), err
+	r.use(res.Usage)
+	res.Runs, res.Usage = slices.Concat(was.res.Runs, res.Runs), was.res.Usage.plus(res.Usage)
+	return tried{was.n + 1, res.complete(), err}
 }
 
 // use adds the usage of a try, and compares the sum with the budget.

@@ -297,6 +297,46 @@ func TestQueueRetriesByReason(t *testing.T) {
 	}
 }
 
+// A job that its neighbours disturbed is tried again when all of them have ended, and alone.
+func TestQueueRetriesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, ended atomic.Int32
+		h := &fake{run: func(_ context.Context, job trial.Job, _ func(trial.Event)) (trial.Result, error) {
+			defer ended.Add(1)
+			defer running.Add(-1)
+			running.Add(1)
+			if job.Name == "4" { // the last one that began
+				time.Sleep(time.Hour)
+				return passed, nil
+			}
+			switch {
+			case job.Attempt == 1 && job.Name != "2":
+				return unclear, nil
+			case job.Attempt > 1:
+				require.Equal(t, int32(1), running.Load())
+				require.GreaterOrEqual(t, ended.Load(), int32(5))
+				if job.Name == "3" {
+					return unclear, nil
+				}
+			}
+			return passed, nil
+		}}
+		log := openLog(t, t.TempDir())
+		q := trial.Queue{Parallel: 2, Log: log, Retry: trial.Retry{Max: 2, Alone: true}, Budget: trial.Budget{Failures: 2}}
+		summary, err := q.Run(t.Context(), h, jobs(5))
+		require.NoError(t, err)
+		require.Equal(t, 4, summary.Passed)
+		require.Equal(t, 1, summary.Inconclusive)
+		require.Len(t, h.runs, 5+4, "the first try of all, a second one of three, and a third one")
+		listed := collect(t, log.List())
+		require.Len(t, listed, 5, "one result each")
+		last := listed[4]
+		require.Equal(t, "3", last.Job.Name)
+		require.Equal(t, 3, last.Job.Attempt)
+		require.Len(t, last.Runs, 3)
+	})
+}
+
 func TestQueueErrorsOfTheHarness(t *testing.T) {
 	ours := errors.New("no such image")
 	h := &fake{run: func(_ context.Context, job trial.Job, _ func(trial.Event)) (trial.Result, error) {

@@ -31,6 +31,10 @@ func RealPath(path string) string {
 // An ID is the identity of a file, the same under each of its names.
 type ID struct{ device, inode uint64 }
 
+func idOf(stat *unix.Stat_t) ID {
+	return ID{uint64(stat.Dev), stat.Ino} //nolint:unconvert // int32 on some platforms
+}
+
 // IDOf identifies a file, and reports whether it has several names. A directory has one.
 func IDOf(info fs.FileInfo) (id ID, several bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
@@ -47,6 +51,16 @@ func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 		return 0, 0, false
 	}
 	return int(stat.Uid), int(stat.Gid), true
+}
+
+// Device is the device number of a device file.
+func Device(info fs.FileInfo) (major, minor uint32) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0
+	}
+	device := uint64(stat.Rdev) //nolint:unconvert // int32 on some platforms
+	return unix.Major(device), unix.Minor(device)
 }
 
 // IsDir reports whether a path is a directory, links to it followed.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -184,76 +183,4 @@ func TestWhatCannotBeDeletedIsAnError(t *testing.T) {
 		}
 	})
 	require.Equal(t, []string{"roots", "roots/file", "roots/more"}, treetest.Everything(t, base))
-}
-
-func TestChownTree(t *testing.T) {
-	to := treetest.OtherUser
-	if !treetest.IsRoot() {
-		to = os.Geteuid() // may give to itself only, which shows less
-	}
-	outside := t.TempDir()
-	treetest.Write(t, outside, map[string]string{"canary": "x"})
-	dir := t.TempDir()
-	treetest.Write(t, dir, map[string]string{"a": "x", "b/c/d": "x", "b/suid": "x", "e/": "", "new\nline": "x"})
-	require.NoError(t, os.Chmod(filepath.Join(dir, "b/suid"), 0o755|os.ModeSetuid|os.ModeSetgid))
-	require.NoError(t, os.Symlink(filepath.Join(outside, "canary"), filepath.Join(dir, "b/link")))
-	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "linkdir")))
-	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "b/fifo"), 0o600))
-	before := treetest.Owners(t, outside, filepath.Join(outside, "canary"))
-	require.NoError(t, fsx.ChownTree(treetest.Root(t, dir), -1, to, to))
-	all := []string{dir}
-	for _, name := range treetest.Everything(t, dir) {
-		all = append(all, filepath.Join(dir, name))
-	}
-	require.Len(t, all, 11)
-	for i, uid := range treetest.Owners(t, all...) {
-		require.Equal(t, uint32(to), uid, all[i])
-	}
-	require.Equal(t, before, treetest.Owners(t, outside, filepath.Join(outside, "canary")), "nothing was followed")
-	if treetest.IsRoot() {
-		info, err := os.Stat(filepath.Join(dir, "b/suid"))
-		require.NoError(t, err)
-		require.Zero(t, info.Mode()&(os.ModeSetuid|os.ModeSetgid), "nobody is handed a program that runs as them")
-	}
-}
-
-func TestChownTreeOfADeepTree(t *testing.T) {
-	dir := t.TempDir()
-	t.Cleanup(func() { require.NoError(t, fsx.Remove(dir)) })
-	treetest.Nest(t, dir, 5000)
-	treetest.WithFewDescriptors(t, func() {
-		require.NoError(t, fsx.ChownTree(treetest.Root(t, dir), -1, os.Geteuid(), os.Getegid()))
-	})
-	if treetest.IsRoot() {
-		require.NoError(t, fsx.ChownTree(treetest.Root(t, dir), -1, treetest.OtherUser, treetest.OtherUser))
-		info, err := treetest.Root(t, dir).Lstat(strings.Repeat("deep/", 4999) + "deep")
-		require.NoError(t, err)
-		uid, _, _ := fsx.OwnerOf(info)
-		require.Equal(t, treetest.OtherUser, uid)
-	}
-}
-
-func TestChownTreeReportsWhatItCouldNotDo(t *testing.T) {
-	dir := t.TempDir()
-	for i := range 50 {
-		treetest.Write(t, dir, map[string]string{fmt.Sprint(i): "x"})
-	}
-	if !treetest.IsRoot() {
-		err := fsx.ChownTree(treetest.Root(t, dir), -1, 0, 0)
-		require.ErrorIs(t, err, os.ErrPermission)
-		return
-	}
-	require.NoError(t, os.Chmod(dir, 0o755))
-	parent := filepath.Dir(dir)
-	require.NoError(t, os.Chmod(parent, 0o755))
-	root := treetest.Root(t, dir)
-	treetest.AsOtherUser(t, func() {
-		err := fsx.ChownTree(root, -1, treetest.OtherUser, treetest.OtherUser)
-		if !errors.Is(err, os.ErrPermission) {
-			t.Errorf("chownTree: %v", err)
-		}
-		if n := strings.Count(err.Error(), "\n"); n > 12 {
-			t.Errorf("%d lines of errors", n)
-		}
-	})
 }

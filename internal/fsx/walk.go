@@ -84,27 +84,37 @@ const maxErrors = 10
 // level is a directory on the way down: its identity, and the directories in it that are
 // left to visit.
 type level struct {
-	device, inode uint64
-	left          []string
+	id   ID
+	left []string
+}
+
+// Visited is one entry that [Visit] comes to.
+type Visited struct {
+	// Dir is the descriptor of the directory that holds the entry, In its identity.
+	Dir  int
+	In   ID
+	Name string
+	// Stat is the result of lstat, with the mode 0 if that failed.
+	Stat *unix.Stat_t
 }
 
 type visit struct {
 	more   func() bool
-	each   func(dir int, name string, stat *unix.Stat_t) error
+	each   func(Visited) error
 	levels []level
 	errs   []error
 }
 
-// Visit calls each for every entry below root, with the descriptor of the directory that
-// holds it, as long as more returns true. Nothing is followed. It goes down directory by
-// directory and up again through "..", so it takes two descriptors and a few calls per
-// directory at any depth; a path from the root would take as many steps as it has
-// parts, and an untrusted program could make that last for hours.
+// Visit calls each for every entry below root as long as more returns true. A directory comes
+// before its entries; each may return [fs.SkipDir] to leave them out. Nothing is followed.
+// Visit goes down directory by directory and up again through "..", so it takes two
+// descriptors and a few calls per directory at any depth; a path from the root would take
+// as many steps as it has parts, and an untrusted program could make that last for hours.
 //
 // The tree may change meanwhile: a directory that was moved has another parent, and Visit
 // looks only at directories that it knows to have come through. Visit goes on after an
 // error and joins the first ones.
-func Visit(root *os.Root, more func() bool, each func(dir int, name string, stat *unix.Stat_t) error) error {
+func Visit(root *os.Root, more func() bool, each func(Visited) error) error {
 	dir, err := root.Open(".")
 	if err != nil {
 		return err
@@ -154,8 +164,7 @@ func (v *visit) step(root *os.Root, dir *os.File) (*os.File, error) {
 	if err == nil {
 		known := v.levels[len(v.levels)-1]
 		var stat unix.Stat_t
-		if err = unix.Fstat(int(above.Fd()), &stat); err == nil &&
-			uint64(stat.Dev) == known.device && stat.Ino == known.inode { //nolint:unconvert // int32 on some platforms
+		if err = unix.Fstat(int(above.Fd()), &stat); err == nil && idOf(&stat) == known.id {
 			return above, nil
 		}
 		_ = above.Close() // was only read
@@ -181,7 +190,7 @@ func openAt(dir *os.File, name string) (*os.File, error) {
 func (v *visit) enter(dir *os.File) {
 	var stat unix.Stat_t
 	err := unix.Fstat(int(dir.Fd()), &stat)
-	here := level{device: uint64(stat.Dev), inode: stat.Ino} //nolint:unconvert // int32 on some platforms
+	here := level{id: idOf(&stat)}
 	for err == nil && v.more() {
 		var names []string
 		names, err = dir.Readdirnames(256)
@@ -191,7 +200,11 @@ func (v *visit) enter(dir *os.File) {
 				v.failed(fmt.Errorf("%q: %w", name, err))
 				stat.Mode = 0
 			}
-			if err := v.each(int(dir.Fd()), name, &stat); err != nil {
+			err := v.each(Visited{int(dir.Fd()), here.id, name, &stat})
+			if err == fs.SkipDir { //nolint:errorlint // from the caller's function
+				continue
+			}
+			if err != nil {
 				v.failed(fmt.Errorf("%q: %w", name, err))
 			}
 			if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -203,17 +216,4 @@ func (v *visit) enter(dir *os.File) {
 		v.failed(err)
 	}
 	v.levels = append(v.levels, here)
-}
-
-// ChownTree gives root, and everything below it that belongs to the user from, to uid and
-// gid; from -1 means everything. It follows nothing, and a file of another user that has a
-// second name in the tree keeps its owner.
-func ChownTree(root *os.Root, from, uid, gid int) error {
-	err := Visit(root, func() bool { return true }, func(dir int, name string, stat *unix.Stat_t) error {
-		if from >= 0 && int(stat.Uid) != from {
-			return nil
-		}
-		return unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
-	})
-	return errors.Join(err, root.Lchown(".", uid, gid))
 }

@@ -36,7 +36,8 @@ func TestVisitsEveryEntryOnce(t *testing.T) {
 	require.NoError(t, os.Symlink("/", filepath.Join(dir, "b/link")))
 	require.NoError(t, os.Symlink("..", filepath.Join(dir, "b/c/up")))
 	var got []string
-	require.NoError(t, Visit(treetest.Root(t, dir), always, func(at int, name string, stat *unix.Stat_t) error {
+	require.NoError(t, Visit(treetest.Root(t, dir), always, func(v Visited) error {
+		at, name, stat := v.Dir, v.Name, v.Stat
 		var again unix.Stat_t
 		require.NoError(t, unix.Fstatat(at, name, &again, unix.AT_SYMLINK_NOFOLLOW))
 		require.Equal(t, again.Ino, stat.Ino, "the folder that is passed holds the name")
@@ -50,7 +51,7 @@ func TestVisitsEveryEntryOnce(t *testing.T) {
 func TestStopsWhenTold(t *testing.T) {
 	dir := tree(t, "a/b/c/d/e/f/g")
 	seen := 0
-	require.NoError(t, Visit(treetest.Root(t, dir), func() bool { return seen < 3 }, func(int, string, *unix.Stat_t) error {
+	require.NoError(t, Visit(treetest.Root(t, dir), func() bool { return seen < 3 }, func(Visited) error {
 		seen++
 		return nil
 	}))
@@ -64,7 +65,7 @@ func TestGoesOnAfterErrors(t *testing.T) {
 	}
 	refused := errors.New("refused")
 	seen := 0
-	err := Visit(treetest.Root(t, tree(t, names...)), always, func(int, string, *unix.Stat_t) error {
+	err := Visit(treetest.Root(t, tree(t, names...)), always, func(Visited) error {
 		seen++
 		return refused
 	})
@@ -76,7 +77,8 @@ func TestGoesOnAfterErrors(t *testing.T) {
 func TestFolderThatVanishes(t *testing.T) {
 	dir := tree(t, "a/", "b/f")
 	var got []string
-	err := Visit(treetest.Root(t, dir), always, func(at int, name string, _ *unix.Stat_t) error {
+	err := Visit(treetest.Root(t, dir), always, func(v Visited) error {
+		at, name := v.Dir, v.Name
 		got = append(got, name)
 		if name == "a" {
 			return unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
@@ -91,7 +93,8 @@ func TestFolderThatVanishes(t *testing.T) {
 func TestFolderThatBecomesALink(t *testing.T) {
 	outside := tree(t, "canary")
 	dir := tree(t, "a/", "b")
-	err := Visit(treetest.Root(t, dir), always, func(at int, name string, _ *unix.Stat_t) error {
+	err := Visit(treetest.Root(t, dir), always, func(v Visited) error {
+		at, name := v.Dir, v.Name
 		require.NotEqual(t, "canary", name)
 		if name == "a" {
 			return errors.Join(unix.Unlinkat(at, name, unix.AT_REMOVEDIR), unix.Symlinkat(outside, at, name))
@@ -105,7 +108,8 @@ func TestFolderThatBecomesALink(t *testing.T) {
 func TestFolderThatIsMovedAway(t *testing.T) {
 	base := tree(t, "root/a/b/c/f", "root/z/f", "outside/canary", "outside/z/canary")
 	var got []string
-	err := Visit(treetest.Root(t, filepath.Join(base, "root")), always, func(_ int, name string, _ *unix.Stat_t) error {
+	err := Visit(treetest.Root(t, filepath.Join(base, "root")), always, func(v Visited) error {
+		name := v.Name
 		got = append(got, name)
 		if name == "f" && len(got) > 3 {
 			_ = os.Rename(filepath.Join(base, "root/a/b/c"), filepath.Join(base, "outside/c")) // once

@@ -66,7 +66,7 @@ func scoreParts(e evaluate.Result, ownWord string) []string {
 	}
 	switch {
 	case e.Score != nil:
-		parts = append(parts, "score "+text.Number(*e.Score)+ownWord)
+		parts = append(parts, scoreText(*e.Score, e.ScoreUnfinished)+ownWord)
 	case e.Run != nil && e.Valid():
 		parts = append(parts, "no score")
 	}
@@ -134,6 +134,9 @@ func evaluationStatus(e evaluate.Result) string {
 		status = strings.ReplaceAll(e.Run.Status.String(), "_", " ")
 	}
 	var notes []string
+	if e.Run != nil && e.Run.Deadline == result.DeadlineSoft {
+		notes = append(notes, "asked to finish")
+	}
 	if e.Cached {
 		notes = append(notes, "cached")
 	}

@@ -51,7 +51,12 @@ var columns = []column{
 		shown: func(e evaluate.Result) bool { return gradedCell(e) != absent },
 		cell:  func(_ int, e evaluate.Result) string { return gradedCell(e) },
 	},
-	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Result) string { return scoreCell(e.Score) }},
+	{name: "SCORE", right: true, cell: func(_ int, e evaluate.Result) string {
+		if e.Score != nil && e.ScoreUnfinished {
+			return Unfinished + scoreCell(e.Score)
+		}
+		return scoreCell(e.Score)
+	}},
 	{name: "STATUS", cell: func(_ int, e evaluate.Result) string { return text.Fit(evaluationStatus(e), maxCell) }},
 	{name: "DURATION", right: true, cell: func(_ int, e evaluate.Result) string {
 		if e.Run == nil {

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,9 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 	if res != nil {
 		field("", res.Explanation)
 		field("fault", res.Fault.String())
+		if res.Recovered {
+			field("recovered", "its own process died; another process finished the run")
+		}
 	}
 	field("created", record.Created.Local().Format(time.DateTime))
 	for _, line := range lostText(record, c) {
@@ -45,7 +49,11 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 		return b.String()
 	}
 	if res.Score != nil {
-		field("score", text.Number(*res.Score))
+		score := text.Number(*res.Score)
+		if res.ScoreUnfinished {
+			score += " (the last one of a program that did not end by itself)"
+		}
+		field("score", score)
 	}
 	field("duration", fmt.Sprintf("%s (and %s of the sandbox)", text.Seconds(res.DurationSeconds),
 		text.Seconds(res.SetupSeconds+res.TeardownSeconds)))
@@ -94,8 +102,12 @@ func enforcedText(e result.Enforced) string {
 	if e.CPUs == 1 {
 		processors = "1 processor"
 	}
-	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s",
-		text.Seconds(e.TimeoutSeconds), policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, text.Count(e.PIDs, "process"), e.Network, e.User, e.Runtime)
+	limit := text.Seconds(e.TimeoutSeconds)
+	if e.SoftTimeoutSeconds > 0 {
+		limit += fmt.Sprintf(" (%s after %s)", e.SoftSignal, text.Seconds(e.SoftTimeoutSeconds))
+	}
+	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s, isolation %s",
+		limit, policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, text.Count(e.PIDs, "process"), e.Network, e.User, e.Runtime, cmp.Or(e.Isolation.Grade, "unknown"))
 }
 
 // treeText counts the changes of a program to one tree.
@@ -168,13 +180,13 @@ func lostText(each record.Record, c *contract.Recorded) []string {
 		return nil
 	}
 	lines := []string{
-		"its controller ended before the program did: how the program ended is not known",
-		"what it printed up to then is kept: sandbox logs " + each.ID,
+		"its own process died; its program may still run, at most until its time limit",
+		"finish it with: sandbox adopt " + each.ID,
 	}
 	if c != nil && c.Outcome == nil {
 		lines = append(lines, "no folder of this machine was changed, and there is no outcome")
 	}
-	return append(lines, "its container, if there still is one, is removed by: sandbox gc")
+	return lines
 }
 
 // runStatus is how a run ended, or how far it is.

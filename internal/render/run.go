@@ -63,8 +63,11 @@ func Run(res *result.Result, asked sandbox.Request, final string, p Palette) []s
 // summary is the last line on a run.
 func summary(res *result.Result, final string, p Palette) string {
 	parts := []string{status(res, p)}
+	if res.Recovered {
+		parts = append(parts, "recovered")
+	}
 	if res.Score != nil {
-		parts = append(parts, "score "+text.Number(*res.Score))
+		parts = append(parts, scoreText(*res.Score, res.ScoreUnfinished))
 	}
 	parts = append(parts, text.Seconds(res.DurationSeconds))
 	if peak := res.Resources.PeakMemoryBytes; peak > 0 {
@@ -83,22 +86,38 @@ func summary(res *result.Result, final string, p Palette) string {
 	return strings.Join(append(parts, "id "+res.ID), " · ")
 }
 
+// Unfinished comes before a score of a program that did not end by itself.
+const Unfinished = "unfinished "
+
+func scoreText(score float64, unfinished bool) string {
+	if unfinished {
+		return Unfinished + "score " + text.Number(score)
+	}
+	return "score " + text.Number(score)
+}
+
 // status says how a run ended, in a few words.
 func status(res *result.Result, p Palette) string {
 	limits := res.Enforced
 	switch res.Status {
 	case result.StatusExited:
-		text := "exited " + strconv.Itoa(res.ExitCode)
+		ended := "exited " + strconv.Itoa(res.ExitCode)
+		if res.Deadline == result.DeadlineSoft {
+			ended += " · asked to finish after " + text.Seconds(limits.SoftTimeoutSeconds)
+		}
 		switch {
 		case res.ExitCode == 0 && res.IsError:
-			return p.Bad(text + " · traceback in stderr")
+			return p.Bad(ended + " · traceback in stderr")
 		case res.ExitCode == 0:
-			return p.Good(text)
+			return p.Good(ended)
 		}
-		return p.Bad(text)
+		return p.Bad(ended)
 	case result.StatusSignaled:
 		return p.Bad(signalText(res))
 	case result.StatusTimedOut:
+		if res.Deadline == result.DeadlineSoft {
+			return p.Bad("ended by " + limits.SoftSignal + ", the request to finish after " + text.Seconds(limits.SoftTimeoutSeconds))
+		}
 		return p.Bad("timed out after " + text.Seconds(limits.TimeoutSeconds))
 	case result.StatusOutOfMemory:
 		return p.Bad("out of memory (limit " + policy.Size(limits.MemoryBytes).String() + ")")

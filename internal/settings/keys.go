@@ -2,6 +2,7 @@ package settings
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,6 +65,8 @@ func keysOf(s *Settings) []key {
 		{name: "image", kind: "name", help: "image: a name of the catalog, a reference or an ID", set: to(&s.Image, readText)},
 		{name: "runtime", kind: "name", help: "OCI runtime that the engine knows, such as runsc", trusted: true, set: to(&s.Runtime, readText)},
 		{name: "user", letter: "u", kind: "uid:gid", help: "numeric user inside the container", trusted: true, set: to(&s.User, readText)},
+		{name: "isolation", kind: "grade", help: "refuse a run that is less isolated: basic, separate, layered or own_kernel",
+			set: to(&s.Isolation, readGrade)},
 		{name: "network", kind: "name", help: "network of the engine (needs allow_network unless none)", set: to(&s.Network, readText)},
 		{name: "gpus", kind: "gpus", help: "GPUs: all, a number, or device IDs: 0,1, or device=0 for one", set: to(&s.GPUs, readGPUs)},
 		{name: "gpu_driver", kind: "name", help: "how the engine is asked for GPUs: auto, nvidia or cdi",
@@ -73,6 +76,8 @@ func keysOf(s *Settings) []key {
 		{name: "transfer", kind: "way", help: "how files reach the engine: bind, copy, or auto, which finds out",
 			set: to(&s.Transfer, readWord(spec.TransferAuto, spec.TransferBind, spec.TransferCopy))},
 	}
+	all = append(all, key{name: "soft_signal", kind: "signal", help: "signal of --soft-timeout: SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2",
+		set: to(&s.SoftSignal, readWord(slices.Sorted(maps.Keys(spec.SoftSignals))...))})
 	for _, l := range policy.LimitTable() {
 		kind, set := limitTo(l.Field(&s.Limits), l.Zero)
 		_, setDefault := limitTo(l.Field(&s.Defaults), l.Zero)
@@ -83,7 +88,9 @@ func keysOf(s *Settings) []key {
 		all = append(all, key{name: limitKey(l.Name), set: set})
 	}
 	all = append(all,
+		key{name: "orphan_timeout", trusted: true, set: orWord("none", to(&s.OrphanTimeout, readTime))},
 		key{name: "allow_network", trusted: true, set: to(&s.AllowNetwork, readBool)},
+		key{name: "min_isolation", trusted: true, set: to(&s.MinIsolation, readGrade)},
 		key{name: "allow_root", trusted: true, set: to(&s.AllowRoot, readBool)},
 		key{name: "allow_egress", trusted: true, set: to(&s.AllowEgress, readLevel)},
 		key{name: "allow_private_egress", trusted: true, set: to(&s.AllowPrivateEgress, readBool)},
@@ -91,6 +98,8 @@ func keysOf(s *Settings) []key {
 			set: to(&s.AllowUnlocked, readBool)},
 		key{name: "allow_insecure_engine", trusted: true, set: to(&s.Engine.AllowInsecure, readBool)},
 	)
+	all = append(all, key{name: "disk_bound", kind: "how", help: "how the disk limit is enforced: auto, or hard, which refuses a run where the kernel cannot",
+		trusted: true, set: to(&s.DiskBound, readWord("auto", HardDisk))})
 	for _, l := range policy.LimitTable() {
 		_, set := limitTo(l.Field(&s.Max), "none")
 		all = append(all, key{name: "max." + limitKey(l.Name), trusted: true, set: set})
@@ -106,6 +115,7 @@ func keysOf(s *Settings) []key {
 			set: to(&s.Engine.Host, readText)},
 		key{name: "state_dir", kind: "folder", help: "folder of the records of all runs", trusted: true, set: to(&s.StateDir, readText)},
 		key{name: "gpu_dir", trusted: true, set: to(&s.GPUDir, readText)},
+		key{name: "uid_range", trusted: true, set: to(&s.UIDRange, readUIDs)},
 		key{name: "catalog", kind: "file", help: "image catalog instead of the shipped one", trusted: true, set: to(&s.CatalogFile, readText)},
 		key{name: "lock", kind: "file", help: "image lock that runs hold to", trusted: true, set: to(&s.LockFile, readText)},
 		key{name: "tool_registry", flag: "registry", kind: "file", help: "tools that contracts may name, instead of the shipped ones", trusted: true,

@@ -29,8 +29,8 @@ func (s Settings) Policy() policy.Policy {
 		panic(err) // a test reads the file that is embedded
 	}
 	return policy.Policy{
-		Defaults: s.Defaults, Max: s.Max,
-		AllowNetwork: s.AllowNetwork, AllowRoot: s.AllowRoot,
+		Defaults: s.Defaults, Max: s.Max, HardDisk: s.DiskBound == HardDisk, OrphanTimeout: s.OrphanTimeout,
+		AllowNetwork: s.AllowNetwork, AllowRoot: s.AllowRoot, MinIsolation: s.MinIsolation,
 		AllowEgress: s.AllowEgress, AllowPrivateEgress: s.AllowPrivateEgress, Registries: registries,
 		EgressDefaults: s.EgressDefaults, MaxEgress: s.MaxEgress,
 	}
@@ -39,8 +39,8 @@ func (s Settings) Policy() policy.Policy {
 // Request is the part of every request that the settings decide.
 func (s Settings) Request() sandbox.Request {
 	return sandbox.Request{
-		Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, User: s.User, Network: s.Network, Transfer: s.Transfer,
-		GPUs: s.GPUs, GPUDriver: s.GPUDriver, GPUShare: s.GPUShare, GPUWait: s.GPUWait, Limits: s.Limits,
+		Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, User: s.User, Isolation: s.Isolation, Network: s.Network, Transfer: s.Transfer,
+		GPUs: s.GPUs, GPUDriver: s.GPUDriver, GPUShare: s.GPUShare, GPUWait: s.GPUWait, Limits: s.Limits, SoftSignal: s.SoftSignal,
 	}
 }
 
@@ -130,6 +130,9 @@ func (s Settings) Runner(log *slog.Logger) (*sandbox.Runner, error) {
 	}
 	if s.GPUDir != "" {
 		options = append(options, sandbox.WithGPUDir(s.GPUDir))
+	}
+	if s.UIDRange != "" {
+		options = append(options, sandbox.WithUIDs(s.UIDRange))
 	}
 	runner, err := sandbox.New(options...)
 	if err != nil {

@@ -18,6 +18,9 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
+// HardDisk is the disk bound of a policy that refuses runs whose disk limit the kernel cannot enforce.
+const HardDisk = "hard"
+
 // Settings are the effective values of all keys of configs/sandbox.yaml.
 type Settings struct {
 	Image, Runtime, User, Network, GPUs, Transfer string
@@ -29,6 +32,14 @@ type Settings struct {
 	// They are kept apart because a default yields to a small machine and a
 	// limit that was asked for does not.
 	Defaults, Limits policy.Limits
+
+	// DiskBound is [HardDisk], or "auto" or empty.
+	DiskBound string
+	// SoftSignal is the signal of Limits.SoftTimeout.
+	SoftSignal string
+
+	// OrphanTimeout bounds programs whose controller has gone; 0 is none.
+	OrphanTimeout time.Duration
 
 	AllowNetwork, AllowRoot bool
 	Max                     policy.Limits
@@ -44,6 +55,12 @@ type Settings struct {
 	Engine docker.Address
 	// StateDir, GPUDir, CatalogFile and LockFile are paths; empty for the usual ones.
 	StateDir, GPUDir, CatalogFile, LockFile string
+	// Isolation is the grade that a run asks for, and MinIsolation the lowest one that the
+	// policy permits; empty for any.
+	Isolation, MinIsolation policy.IsolationGrade
+	// UIDRange is the range of user IDs of runs, see [sandbox.WithUIDs]; empty for the usual
+	// one.
+	UIDRange string
 	// ToolRegistry and Profiles are files of contracts; empty for the shipped ones.
 	ToolRegistry, Profiles string
 	Strict, OpenAllowlist  bool
@@ -266,7 +283,8 @@ func unknownVariables() error {
 	var errs []error
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, envPrefix+"_") && name != configVariable && !slices.Contains(known, name) {
+		// A program of a run has a deadline, also if it is this command.
+		if strings.HasPrefix(name, envPrefix+"_") && name != configVariable && name != policy.DeadlineEnv && !slices.Contains(known, name) {
 			errs = append(errs, &Error{Err: fmt.Errorf("%s: unknown setting in the environment", name), Advice: didYouMean(name, known)})
 		}
 	}

@@ -140,6 +140,14 @@ func TestSettingsFiles(t *testing.T) {
 	}
 }
 
+// TestDeadlineIsNotASetting: this command may be the program of a run.
+func TestDeadlineIsNotASetting(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("SANDBOX_DEADLINE", "1800000000.000")
+	_, err := Load("", nil)
+	require.NoError(t, err)
+}
+
 func TestEnvironment(t *testing.T) {
 	tests := map[string]struct{ pair, want, hint string }{
 		"unknown":        {"SANDBOX_MEMROY=1g", "SANDBOX_MEMROY: unknown setting in the environment", "did you mean SANDBOX_MEMORY?"},

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/uid"
 )
 
 // A setter reads one value from its text and stores it. Its error is the rule that a bad
@@ -74,6 +76,25 @@ func readText(text string) (string, error) {
 		return "", errors.New("must not hold a NUL byte")
 	}
 	return text, nil
+}
+
+// readGrade reads a grade of isolation; an empty one is any.
+func readGrade(given string) (policy.IsolationGrade, error) {
+	grades := policy.IsolationGrades()
+	if grade := policy.IsolationGrade(given); given == "" || slices.Contains(grades, grade) {
+		return grade, nil
+	}
+	return "", errors.New("must be one of " + text.List(grades))
+}
+
+// readUIDs checks the form of a range of user IDs. The accounts of subuid:NAME are looked up
+// when the runner is made.
+func readUIDs(text string) (string, error) {
+	if text == "" || text == "none" || strings.HasPrefix(text, "subuid:") {
+		return text, nil
+	}
+	_, err := uid.ParseRange(text)
+	return text, err
 }
 
 // readDirectories reads whole paths, joined as in PATH; an empty text names none.

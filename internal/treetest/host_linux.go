@@ -94,18 +94,6 @@ func Nest(t testing.TB, dir string, levels int) {
 	require.NoError(t, at.Close())
 }
 
-// Owners returns the user IDs that own the paths.
-func Owners(t testing.TB, paths ...string) []uint32 {
-	t.Helper()
-	var list []uint32
-	for _, path := range paths {
-		var stat unix.Stat_t
-		require.NoError(t, unix.Lstat(path, &stat))
-		list = append(list, stat.Uid)
-	}
-	return list
-}
-
 // MountTmpfs mounts a file system in memory; only root can.
 func MountTmpfs(t *testing.T, dir, options string) {
 	t.Helper()

@@ -4,8 +4,10 @@ package treetest
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -43,4 +45,31 @@ func WithFewDescriptors(t *testing.T, f func()) {
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: before.Max}))
 	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) }()
 	f()
+}
+
+// Tick waits for the next step of the clock that the kernel gives files their times by.
+func Tick(t testing.TB) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "clock")
+	now := func() time.Time {
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		return info.ModTime()
+	}
+	for began := now(); now().Equal(began); {
+		runtime.Gosched()
+	}
+}
+
+// Owners returns the user IDs that own the paths.
+func Owners(t testing.TB, paths ...string) []uint32 {
+	t.Helper()
+	var list []uint32
+	for _, path := range paths {
+		var stat unix.Stat_t
+		require.NoError(t, unix.Lstat(path, &stat))
+		list = append(list, stat.Uid)
+	}
+	return list
 }

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,10 @@ type Unpacker struct {
 	// Refused, if not nil, is called for each entry that is left out, instead of adding
 	// it to Skipped. target is the target of a link.
 	Refused func(name, kind string, size int64, reason, target string)
+	// Resume says that a process may have died while it unpacked the same archive here: what it
+	// made is taken, and the file that it did not finish gets its rest. A file of other content
+	// stays as it is, and is left out.
+	Resume bool
 	// Skipped lists the entries that were left out.
 	Skipped collect.SkipList
 	// modes are the permission bits of the files in the archive, by rendered path.
@@ -79,6 +84,17 @@ func NewUnpacker(root *os.Root, name string, limits collect.Limits, room func() 
 
 // Full reports whether the limit of entries is exceeded.
 func (u *Unpacker) Full() bool { return u.entries > u.limits.Files }
+
+// Made returns the number of files and directories that were made.
+func (u *Unpacker) Made() int {
+	made := -1 // without the directory itself
+	for _, kind := range u.seen {
+		if kind != kindSkipped {
+			made++
+		}
+	}
+	return made
+}
 
 // Mode returns the permission bits that an unpacked file had in the archive. The path has
 // the form of [collect.EncodePath].
@@ -192,7 +208,11 @@ func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, n
 		u.Refused(name, "symlink", 0, collect.NotRegular, h.Linkname)
 		return nil
 	}
-	u.skip(name, kindOf(h), 0, collect.NotRegular)
+	reason := collect.NotRegular
+	if h.Typeflag == tar.TypeChar && h.Devmajor == 0 && h.Devminor == 0 {
+		reason = collect.Whiteout
+	}
+	u.skip(name, kindOf(h), 0, reason)
 	return nil
 }
 
@@ -253,6 +273,9 @@ func (u *Unpacker) admit(name string, size int64) string {
 // dir makes one directory. Chmod makes its mode independent of the umask.
 func (u *Unpacker) dir(name string) error {
 	if err := u.root.Mkdir(name, 0o755); err != nil {
+		if info, there := u.root.Lstat(name); u.Resume && there == nil && info.IsDir() {
+			return nil
+		}
 		return err
 	}
 	return u.root.Chmod(name, 0o755)
@@ -296,11 +319,14 @@ func (u *Unpacker) write(ctx context.Context, from io.Reader, size, mode int64, 
 	if mode&0o111 != 0 {
 		perm = 0o755
 	}
-	to, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|fsx.OpenFlags, perm)
-	if err != nil {
-		return nil, err
-	}
 	read := &countingReader{from: fsx.WithContext(ctx, io.LimitReader(from, size))}
+	to, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|fsx.OpenFlags, perm)
+	if u.Resume && errors.Is(err, fs.ErrExist) {
+		to, err = u.reopen(name, read)
+	}
+	if err != nil {
+		return read.err, err
+	}
 	_, err = io.Copy(to, read)
 	if readErr = read.err; readErr == nil && err == nil && read.n != size {
 		readErr = io.ErrUnexpectedEOF
@@ -310,6 +336,41 @@ func (u *Unpacker) write(ctx context.Context, from io.Reader, size, mode int64, 
 		writeErr = errors.Join(writeErr, u.root.Remove(name))
 	}
 	return readErr, writeErr
+}
+
+// reopen opens a file that begins as the one that comes, to write the rest of it. Any other file
+// stays as it is.
+func (u *Unpacker) reopen(name string, from io.Reader) (*os.File, error) {
+	file, err := u.root.OpenFile(name, os.O_RDWR|fsx.OpenFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !ours(info) {
+		err = fs.ErrExist
+	}
+	var had, comes [32 << 10]byte
+	for at := int64(0); err == nil && at < info.Size(); {
+		n := min(info.Size()-at, int64(len(had)))
+		if _, err = io.ReadFull(file, had[:n]); err == nil {
+			_, err = io.ReadFull(from, comes[:n])
+		}
+		if err != nil || !bytes.Equal(had[:n], comes[:n]) {
+			err = fs.ErrExist
+		}
+		at += n
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// ours reports whether an entry may be a file that this user made here, and that has no other name.
+func ours(info fs.FileInfo) bool {
+	_, several := fsx.IDOf(info)
+	uid, _, known := fsx.OwnerOf(info)
+	return info.Mode().IsRegular() && !several && (!known || uid == os.Geteuid())
 }
 
 // countingReader records errors of reading, to distinguish them from errors of writing.

@@ -106,6 +106,47 @@ func everyEntry(t testing.TB, dir string) map[string]string {
 	return here
 }
 
+// TestUnpackWhereAnotherProcessDied: what is there of the same content is taken, and nothing else is
+// touched.
+func TestUnpackWhereAnotherProcessDied(t *testing.T) {
+	var data bytes.Buffer
+	to := tar.NewWriter(&data)
+	require.NoError(t, to.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "final/", Mode: 0o755}))
+	require.NoError(t, to.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "final/d/", Mode: 0o755}))
+	for _, name := range []string{"d/whole", "half", "other", "longer", "linked", "symlink", "new"} {
+		require.NoError(t, to.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "final/" + name, Mode: 0o644, Size: 7}))
+		_, err := to.Write([]byte("content"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, to.Close())
+	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "elsewhere")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	for name, text := range map[string]string{"d/whole": "content", "half": "con", "other": "c0n", "longer": "contents"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	require.NoError(t, os.WriteFile(elsewhere, nil, 0o644))
+	require.NoError(t, os.Link(elsewhere, filepath.Join(dir, "linked")))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "symlink")))
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	u := NewUnpacker(root, FinalDir, testLimits, nil)
+	u.Resume = true
+	require.NoError(t, u.Unpack(t.Context(), bytes.NewReader(data.Bytes()), "."))
+	skipped := reasons(u)
+	for name, want := range map[string]string{"d/whole": "content", "half": "content", "new": "content", "other": "c0n", "longer": "contents", "linked": ""} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, want, string(text), name)
+		require.Equal(t, want != "content", skipped[name] != "", name)
+	}
+	require.NotEmpty(t, skipped["symlink"])
+	text, err := os.ReadFile(elsewhere)
+	require.NoError(t, err)
+	require.Empty(t, text)
+	require.Equal(t, 4, u.Made())
+}
+
 func TestUnpackTakesFilesAndFoldersOnly(t *testing.T) {
 	dir := item{name: "final/", kind: tar.TypeDir, mode: 0o755}
 	for name, test := range map[string]struct {
@@ -123,7 +164,7 @@ func TestUnpackTakesFilesAndFoldersOnly(t *testing.T) {
 				{name: "final/c", kind: tar.TypeChar}, {name: "final/b", kind: tar.TypeBlock}, {name: "final/z", text: "Z"}},
 			here: map[string]string{"z": "-rw-r--r-- Z"},
 			skipped: map[string]string{"l": "symlink: not a regular file", "p": "fifo: not a regular file",
-				"c": "device: not a regular file", "b": "device: not a regular file"},
+				"c": "device: " + collect.Whiteout, "b": "device: not a regular file"},
 		},
 		"names that lead out": {
 			items: []item{dir, {name: "final/../out", text: "x"}, {name: "/final/abs", text: "x"}, {name: "../up", text: "x"},

@@ -11,20 +11,20 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
 )
 
 // Outputs lists the regular files below root, sorted by path, with their hashes, and the
-// entries that are left out. It must only be called once no process of the program is
-// left. The error means that root itself could not be read, or that ctx ended; the lists
+// entries that are left out. modes has the permission bits that files had before they were
+// handed back. It must only be called once no process of the program is left. The error means that root itself could not be read, or that ctx ended; the lists
 // then hold the entries up to then.
-func Outputs(ctx context.Context, root *os.Root, limits Limits) ([]result.Output, []result.SkippedOutput, error) {
+func Outputs(ctx context.Context, root *os.Root, limits Limits, modes map[fsx.ID]uint32) ([]result.Output, []result.SkippedOutput, error) {
 	w := &walker{root: root, limits: limits}
 	walkErr := w.walk(ctx)
 	slices.SortFunc(w.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	outputs, hashErr := w.hashAll(ctx)
+	outputs, hashErr := w.hashAll(ctx, modes)
 	return outputs, w.skipped.Sorted(), errors.Join(walkErr, hashErr)
 }
 
@@ -50,7 +50,10 @@ func (w *walker) Leave(name, kind string, size int64, reason string) {
 
 // Visit implements [Visitor].
 func (w *walker) Visit(name string, info fs.FileInfo) {
+	major, minor := fsx.Device(info)
 	switch {
+	case IsWhiteout(name, info.Mode(), major, minor):
+		w.skipped.Add(name, KindOf(info.Mode()), 0, Whiteout)
 	case info.IsDir():
 	case !info.Mode().IsRegular():
 		w.skipped.Add(name, KindOf(info.Mode()), 0, NotRegular)
@@ -90,13 +93,18 @@ func KindOf(mode fs.FileMode) string {
 	return "other"
 }
 
-func (w *walker) hashAll(ctx context.Context) ([]result.Output, error) {
+func (w *walker) hashAll(ctx context.Context, modes map[fsx.ID]uint32) ([]result.Output, error) {
 	outputs := make([]result.Output, 0, len(w.files))
 	err := HashAll(ctx, w.root, w.files, w.Leave, func(f File, sum string) {
 		name, raw := EncodePath(f.Name)
+		mode := unixMode(f.Info.Mode())
+		id, _ := fsx.IDOf(f.Info)
+		if before, changed := modes[id]; changed {
+			mode = before
+		}
 		outputs = append(outputs, result.Output{
 			Path: name, PathBase64: raw, SizeBytes: f.Info.Size(), SHA256: sum,
-			Mode: fmt.Sprintf("%04o", unixMode(f.Info.Mode())),
+			Mode: fmt.Sprintf("%04o", mode),
 		})
 	})
 	return outputs, err
@@ -111,39 +119,4 @@ func unixMode(mode fs.FileMode) uint32 {
 		}
 	}
 	return bits
-}
-
-// Same reports whether root still holds the files that an earlier call of [Outputs] with the
-// same limits listed: the same files of the same sizes, none of them written after since,
-// and the same entries left out. Contents are not read. The owner of a file can set its
-// time, so an unchanged file may look changed; the caller must make sure that this errs on
-// the safe side.
-func Same(ctx context.Context, root *os.Root, limits Limits, outputs []result.Output, skipped []result.SkippedOutput, since time.Time) (bool, error) {
-	w := &walker{root: root, limits: limits}
-	if err := w.walk(ctx); err != nil {
-		return false, err
-	}
-	known := make(map[string]string, len(outputs)+len(skipped))
-	sizes := make(map[string]int64, len(outputs))
-	for _, out := range outputs {
-		known[out.Path], sizes[out.Path] = "output", out.SizeBytes
-	}
-	for _, s := range skipped {
-		known[s.Path] = s.Kind
-	}
-	if len(known) != len(w.files)+len(w.skipped.list) || w.skipped.more > 0 {
-		return false, nil
-	}
-	for _, f := range w.files {
-		name, _ := EncodePath(f.Name)
-		if known[name] != "output" || sizes[name] != f.Info.Size() || f.Info.ModTime().After(since) {
-			return false, nil
-		}
-	}
-	for _, s := range w.skipped.list {
-		if known[s.Path] != s.Kind {
-			return false, nil
-		}
-	}
-	return true, nil
 }

@@ -59,7 +59,7 @@ func reasons(t *testing.T, skipped []result.SkippedOutput) map[string]string {
 
 func TestOutputsOfAnEmptyFolder(t *testing.T) {
 	root, _ := openRoot(t)
-	outputs, skipped, err := Outputs(t.Context(), root, wide)
+	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, outputs)
 	require.Empty(t, skipped)
@@ -72,7 +72,7 @@ func TestOutputsAreSortedHashedAndComplete(t *testing.T) {
 		".hidden": "dot", "-rf": "flag", "z z/ blank ": "blank",
 	}
 	treetest.Write(t, dir, files)
-	outputs, skipped, err := Outputs(t.Context(), root, wide)
+	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Equal(t, []string{"-rf", ".hidden", "B", "a.txt", "a/a.txt", "a/b/c.txt", "model.pt", "z z/ blank "}, paths(outputs))
@@ -91,7 +91,7 @@ func TestModesAreReported(t *testing.T) {
 		treetest.Write(t, dir, map[string]string{name: "x"})
 		require.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
 	}
-	outputs, _, err := Outputs(t.Context(), root, wide)
+	outputs, _, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Len(t, outputs, 7)
 	for _, o := range outputs {
@@ -121,7 +121,7 @@ func TestLinksAreListedAndNeverFollowed(t *testing.T) {
 	} {
 		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
-	outputs, skipped, err := Outputs(t.Context(), root, wide)
+	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"folder/inner", "real"}, paths(outputs))
 	const link = "symlink: not a regular file"
@@ -138,7 +138,7 @@ func TestHardLinksAreFilesOfTheirOwn(t *testing.T) {
 	root, dir := openRoot(t)
 	treetest.Write(t, dir, map[string]string{"one": "same"})
 	require.NoError(t, os.Link(filepath.Join(dir, "one"), filepath.Join(dir, "two")))
-	outputs, skipped, err := Outputs(t.Context(), root, wide)
+	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Equal(t, []string{"one", "two"}, paths(outputs))
@@ -154,7 +154,7 @@ func TestOddNames(t *testing.T) {
 	for _, name := range names {
 		treetest.Write(t, dir, map[string]string{name: name})
 	}
-	outputs, skipped, err := Outputs(t.Context(), root, wide)
+	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Len(t, outputs, len(names))
@@ -178,7 +178,7 @@ func TestOddNames(t *testing.T) {
 func TestOddNamesOfWhatIsLeftOut(t *testing.T) {
 	root, dir := openRoot(t)
 	require.NoError(t, os.Symlink("x", filepath.Join(dir, "\x1b[2J\xff")))
-	_, skipped, err := Outputs(t.Context(), root, wide)
+	_, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Equal(t, []result.SkippedOutput{{
 		Path: `\x1b[2J\xff`, PathBase64: base64.StdEncoding.EncodeToString([]byte("\x1b[2J\xff")),
@@ -191,7 +191,7 @@ func TestFileLimit(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"exact": "12345", "over": "123456", "empty": ""})
 	limits := wide
 	limits.FileBytes = 5
-	outputs, skipped, err := Outputs(t.Context(), root, limits)
+	outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"empty", "exact"}, paths(outputs))
 	require.Equal(t, []result.SkippedOutput{{Path: "over", Kind: "file", SizeBytes: 6, Reason: "larger than 5 bytes"}}, skipped)
@@ -204,7 +204,7 @@ func TestTotalLimit(t *testing.T) {
 	}
 	limits := wide
 	limits.TotalBytes = 17
-	outputs, skipped, err := Outputs(t.Context(), root, limits)
+	outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Len(t, outputs, 4, "16 of 17 bytes")
 	require.Len(t, skipped, 6)
@@ -220,7 +220,7 @@ func TestTotalLimitLeavesRoomForSmallerFiles(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"big": strings.Repeat("x", 100), "small": "x"})
 	limits := wide
 	limits.TotalBytes = 50
-	outputs, _, err := Outputs(t.Context(), root, limits)
+	outputs, _, err := Outputs(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"small"}, paths(outputs))
 }
@@ -238,12 +238,12 @@ func TestTotalDoesNotOverflow(t *testing.T) {
 func TestZeroLimitsCollectNothing(t *testing.T) {
 	root, dir := openRoot(t)
 	treetest.Write(t, dir, map[string]string{"a": "x", "empty": "", "d/e": "x"})
-	outputs, skipped, err := Outputs(t.Context(), root, Limits{})
+	outputs, skipped, err := Outputs(t.Context(), root, Limits{}, nil)
 	require.NoError(t, err)
 	require.Empty(t, outputs)
 	require.NotEmpty(t, skipped)
 
-	outputs, skipped, err = Outputs(t.Context(), root, Limits{Files: 10})
+	outputs, skipped, err = Outputs(t.Context(), root, Limits{Files: 10}, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"empty"}, paths(outputs))
 	require.Equal(t, map[string]string{"a": "file: larger than 0 bytes", "d": "directory: more than 0 levels deep"}, reasons(t, skipped))
@@ -254,7 +254,7 @@ func TestDepthLimit(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"0": "x", "a/1": "x", "a/b/2": "x", "a/b/c/3": "x", "a/b/c/d/4": "x"})
 	limits := wide
 	limits.Depth = 2
-	outputs, skipped, err := Outputs(t.Context(), root, limits)
+	outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0", "a/1", "a/b/2"}, paths(outputs))
 	require.Equal(t, map[string]string{"a/b/c": "directory: more than 2 levels deep"}, reasons(t, skipped))
@@ -267,7 +267,7 @@ func TestEntryLimit(t *testing.T) {
 	}
 	limits := wide
 	limits.Files = 20
-	outputs, skipped, err := Outputs(t.Context(), root, limits)
+	outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Empty(t, outputs)
 	require.NotEmpty(t, skipped)
@@ -276,13 +276,13 @@ func TestEntryLimit(t *testing.T) {
 	}
 
 	limits.Files = 100
-	outputs, skipped, err = Outputs(t.Context(), root, limits)
+	outputs, skipped, err = Outputs(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Len(t, outputs, 50, "exactly the limit is allowed")
 	require.Empty(t, skipped)
 
 	limits.Files = 99
-	outputs, skipped, err = Outputs(t.Context(), root, limits)
+	outputs, skipped, err = Outputs(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Len(t, outputs, 49)
 	require.Len(t, skipped, 1)
@@ -295,7 +295,7 @@ func TestManyEntriesOverTheLimit(t *testing.T) {
 	for i := range links {
 		require.NoError(t, os.Symlink("x", filepath.Join(dir, fmt.Sprintf("link%05d", i))))
 	}
-	_, skipped, err := Outputs(t.Context(), root, wide)
+	_, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Len(t, skipped, maxSkipped+1)
 	last := skipped[maxSkipped]
@@ -308,7 +308,7 @@ func TestCanceledCollection(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"a": "x", "d/b": "x"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	outputs, _, err := Outputs(ctx, root, wide)
+	outputs, _, err := Outputs(ctx, root, wide, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, outputs, "no file without its hash")
 }
@@ -394,7 +394,7 @@ func TestFilesThatVanishAreLeftOut(t *testing.T) {
 	w := &walker{root: root, limits: wide}
 	require.NoError(t, w.walk(t.Context()))
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))
-	outputs, err := w.hashAll(t.Context())
+	outputs, err := w.hashAll(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"b"}, paths(outputs))
 	require.Equal(t, map[string]string{"a": "file: cannot be read: no such file or directory"}, reasons(t, w.skipped.Sorted()))
@@ -405,7 +405,7 @@ func TestClosedFolderIsAnError(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	require.NoError(t, root.Close())
-	outputs, _, err := Outputs(t.Context(), root, wide)
+	outputs, _, err := Outputs(t.Context(), root, wide, nil)
 	require.ErrorIs(t, err, os.ErrClosed)
 	require.Empty(t, outputs)
 }
@@ -419,7 +419,7 @@ func TestFolderIsTheOneThatWasOpened(t *testing.T) {
 	defer root.Close()
 	require.NoError(t, os.Rename(dir, filepath.Join(base, "moved")))
 	require.NoError(t, os.Symlink("other", dir))
-	outputs, _, err := Outputs(t.Context(), root, wide)
+	outputs, _, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"mine"}, paths(outputs))
 }
@@ -438,7 +438,7 @@ func FuzzOutputNames(f *testing.F) {
 		for name := range want {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
 		}
-		outputs, skipped, err := Outputs(t.Context(), root, wide)
+		outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
 		require.NoError(t, err)
 		require.Empty(t, skipped)
 		require.Len(t, outputs, len(want))

@@ -24,7 +24,7 @@ func ExampleOutputs() {
 	fmt.Println(root.WriteFile("scores.csv", []byte("1\n"), 0o600), root.Symlink("/etc/passwd", "link"))
 
 	outputs, skipped, err := collect.Outputs(context.Background(), root,
-		collect.Limits{Files: 1000, Depth: 20, FileBytes: 1 << 20, TotalBytes: 1 << 20})
+		collect.Limits{Files: 1000, Depth: 20, FileBytes: 1 << 20, TotalBytes: 1 << 20}, nil)
 	for _, o := range outputs {
 		fmt.Println(o.Path, o.SizeBytes, o.SHA256[:8])
 	}

@@ -52,10 +52,29 @@ func TestSpecialFilesAreNeverOpened(t *testing.T) {
 		require.NoError(t, unix.Mknod(filepath.Join(dir, "disk"), unix.S_IFBLK|0o666, int(unix.Mkdev(7, 0))))
 		want["zero"], want["disk"] = "device: not a regular file", "device: not a regular file"
 	}
-	outputs, skipped, err := Outputs(t.Context(), root, wide)
+	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, outputs)
 	require.Equal(t, want, reasons(t, skipped))
+}
+
+// TestWhiteoutsAreLeftOut: nothing of ./final hides an entry where it becomes a layer.
+func TestWhiteoutsAreLeftOut(t *testing.T) {
+	root, dir := openRoot(t)
+	treetest.Write(t, dir, map[string]string{
+		"file": "x", ".wh.file": "", "sub/.wh..wh..opq": "", ".wh.dir/inside": "x", ".when": "x", "a.wh.b": "x",
+	})
+	require.NoError(t, unix.Mknod(filepath.Join(dir, "sub/device"), unix.S_IFCHR|0o666, 0))
+	require.NoError(t, os.Symlink("file", filepath.Join(dir, ".wh.link")))
+	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{".when", "a.wh.b", "file"}, paths(outputs))
+	require.Equal(t, map[string]string{
+		".wh.file": "file: " + Whiteout, "sub/.wh..wh..opq": "file: " + Whiteout, ".wh.dir": "directory: " + Whiteout,
+		".wh.dir/inside": "file: " + Whiteout, "sub/device": "device: " + Whiteout, ".wh.link": "symlink: " + Whiteout,
+	}, reasons(t, skipped))
+	require.NoError(t, fsx.Empty(root))
+	require.Empty(t, treetest.Everything(t, dir), "they can be deleted")
 }
 
 func TestSparseFileCostsNothing(t *testing.T) {
@@ -64,7 +83,7 @@ func TestSparseFileCostsNothing(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(dir, "sparse"), 1<<40))
 	limits := wide
 	limits.FileBytes, limits.TotalBytes = 10<<30, 20<<30
-	outputs, skipped, err := Outputs(t.Context(), root, limits) // reading it would take an hour
+	outputs, skipped, err := Outputs(t.Context(), root, limits, nil) // reading it would take an hour
 	require.NoError(t, err)
 	require.Equal(t, []string{"real"}, paths(outputs))
 	require.Len(t, skipped, 1)
@@ -190,7 +209,7 @@ func TestDeepTree(t *testing.T) {
 		treetest.WithFewDescriptors(t, func() {
 			limits := wide
 			limits.Depth = depth
-			outputs, skipped, err := Outputs(t.Context(), root, limits)
+			outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
 			require.NoError(t, err)
 			require.Equal(t, []string{"beside"}, paths(outputs))
 			require.Len(t, skipped, 1)
@@ -204,7 +223,7 @@ func TestPathLongerThanAnyPathMayBe(t *testing.T) {
 	root, _ := openRoot(t)
 	name := strings.Repeat("n", 250)
 	makeDeep(t, root, name, 100)
-	outputs, skipped, err := Outputs(t.Context(), root, wide)
+	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Equal(t, []string{strings.Repeat(name+"/", 100) + "bottom"}, paths(outputs))

@@ -3,6 +3,7 @@ package collect
 import (
 	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,24 @@ const maxSkipped = 1000
 
 // NotRegular is the reason for entries that are not regular files.
 const NotRegular = "not a regular file"
+
+// Whiteout is the reason for entries that hide others where a directory becomes a layer of a
+// file system or of an image.
+const Whiteout = "a whiteout: in a layer of an image it would hide another entry"
+
+// whiteoutPrefix begins the names that mark a deletion in a layer of an image.
+const whiteoutPrefix = ".wh."
+
+// IsWhiteout reports whether an entry is a whiteout: by its name or that of a directory above
+// it, or as the character device 0/0, which takes no privilege to make.
+func IsWhiteout(name string, mode fs.FileMode, major, minor uint32) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, whiteoutPrefix) {
+			return true
+		}
+	}
+	return mode&fs.ModeCharDevice != 0 && major == 0 && minor == 0
+}
 
 // TooMany is the reason for entries beyond the limit of their number.
 func (l Limits) TooMany() string { return fmt.Sprintf("more than %d entries", l.Files) }

@@ -142,8 +142,9 @@ func HashUntouched(ctx context.Context, root *os.Root, name string, listed fs.Fi
 func Usage(ctx context.Context, root *os.Root, maxBytes int64, maxEntries int) (bytes int64, entries int) {
 	more := func() bool { return ctx.Err() == nil && bytes <= maxBytes && entries <= maxEntries }
 	// An entry that cannot be read has vanished, or the program has made it unreadable.
-	_ = fsx.Visit(root, more, func(_ int, _ string, stat *unix.Stat_t) error {
+	_ = fsx.Visit(root, more, func(v fsx.Visited) error {
 		entries++
+		stat := v.Stat
 		if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 			// The size of a sparse file is not the space that it uses. A file of several
 			// names uses its space once. All its names are below root, since hard links

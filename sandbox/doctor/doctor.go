@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // A Verdict is how a check ended.
@@ -51,6 +52,9 @@ type Machine struct {
 	Request sandbox.Request
 	// Images are the names of the catalog.
 	Images []string
+	// Deep also runs hostile and honest programs with exact expectations; see
+	// [github.com/evalbox/evalbox/sandbox/probe].
+	Deep bool
 }
 
 // Examine does all checks. The later ones need the results of the earlier ones: where one
@@ -69,7 +73,7 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 		return append(findings, state, failed("engine", err)), nil
 	}
 	findings = append(findings, checkEngine(info)...)
-	findings = append(findings, state, checkDisk(m.StateDir, info), checkLeftovers(ctx, m.Runner))
+	findings = append(findings, state, checkDisk(m.StateDir, info), checkDiskLimit(m.Runner.DiskBounds()), checkLeftovers(ctx, m.Runner))
 	image, spec := m.checkImage(ctx)
 	findings = append(findings, image)
 	if image.Verdict != Fail {
@@ -78,7 +82,11 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 	if image.Verdict == Fail || state.Verdict == Fail {
 		return findings, nil
 	}
-	return append(findings, m.probe(ctx)...), context.Cause(ctx)
+	findings = append(findings, m.probe(ctx)...)
+	if m.Deep {
+		findings = append(findings, m.deep(ctx, info, spec)...)
+	}
+	return findings, context.Cause(ctx)
 }
 
 // failed is the finding of a check that could not be done.
@@ -130,6 +138,22 @@ func checkDisk(stateDir string, info engine.Info) Finding {
 		if free < int64(scarce) {
 			f.Verdict, f.Advice = Warn, "delete old records with: sandbox rm; and unused images with: docker image prune"
 		}
+	}
+	return f
+}
+
+// checkDiskLimit says how the disk limit of a run can be enforced here.
+func checkDiskLimit(bounds spec.DiskBounds) Finding {
+	f := Finding{Check: "disk limit", Verdict: Info}
+	const bounded = "a bound of each file, and measurements"
+	switch {
+	case bounds.Quota:
+		f.Verdict, f.Seen = OK, "a project quota in the state folder"
+	case bounds.Loop:
+		f.Seen = bounded + "; a file system of that size with disk_bound: hard; a quota " + bounds.NoQuota
+	default:
+		f.Seen = bounded + "; a quota " + bounds.NoQuota + "; a file system of that size " + bounds.NoLoop
+		f.Advice = "for a hard limit: run as root, install e2fsprogs, or mount the file system with prjquota"
 	}
 	return f
 }

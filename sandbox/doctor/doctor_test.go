@@ -116,3 +116,23 @@ func bad(findings []Finding) map[string]Verdict {
 	}
 	return all
 }
+
+func TestCheckDiskLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		bounds spec.DiskBounds
+		want   Verdict
+		seen   string
+		advice bool
+	}{
+		"a quota": {spec.DiskBounds{Quota: true, Loop: true}, OK, "a project quota", false},
+		"a file":  {spec.DiskBounds{Loop: true, NoQuota: "is not possible here: no projects"}, Info, "disk_bound: hard; a quota is not possible here: no projects", false},
+		"neither": {spec.DiskBounds{NoQuota: "takes root", NoLoop: "takes root, too"}, Info, "a quota takes root; a file system of that size takes root, too", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := checkDiskLimit(test.bounds)
+			require.Equal(t, test.want, f.Verdict)
+			require.Contains(t, f.Seen, test.seen)
+			require.Equal(t, test.advice, f.Advice != "")
+		})
+	}
+}

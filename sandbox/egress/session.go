@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -29,6 +31,8 @@ type Session struct {
 	log   *os.File
 	// stats are available once the proxy is closed.
 	stats stats
+	// lost says that the proxy died with the controller that had started the run.
+	lost bool
 }
 
 // Open starts the proxy of a run that has one. Its socket is only reachable for users who
@@ -64,6 +68,32 @@ func Open(job spec.Job, recordDir string, warn func(format string, args ...any))
 	return s, nil
 }
 
+// Resume returns the Session of a run whose controller died, and its proxy with it. The
+// requests are those of the log.
+func Resume(job spec.Job, recordDir string, warn func(format string, args ...any)) *Session {
+	if job.Egress == nil {
+		return nil
+	}
+	s := &Session{plan: *job.Egress, dir: filepath.Join(recordDir, record.EgressDir), warn: warn, lost: true}
+	text, err := fsx.Read(filepath.Join(recordDir, record.NetworkFile), maxLog)
+	if err != nil {
+		warn("%s cannot be read: %v", record.NetworkFile, fsx.Cause(err))
+	}
+	for line := range bytes.Lines(text) {
+		var e Entry
+		if json.Unmarshal(line, &e) != nil {
+			continue // the proxy died while it wrote the last one
+		}
+		s.stats.Requests++
+		s.stats.BytesUp += e.BytesUp
+		s.stats.BytesDown += e.BytesDown
+		if e.Verdict == Refused {
+			s.stats.Refused++
+		}
+	}
+	return s
+}
+
 // Dir is the directory with the proxy's socket; empty without a proxy.
 func (s *Session) Dir() string {
 	if s == nil {
@@ -91,7 +121,16 @@ func ownAddresses() []netip.Addr {
 // Close closes the proxy and removes its socket. No program could write in the socket's
 // directory. It may be called again.
 func (s *Session) Close() {
-	if s == nil || s.proxy == nil {
+	if s == nil {
+		return
+	}
+	if s.lost {
+		s.lost = false
+		if err := os.RemoveAll(s.dir); err != nil {
+			s.warn("the way to the proxy is left behind in the record: %v", fsx.Cause(err))
+		}
+	}
+	if s.proxy == nil {
 		return
 	}
 	s.stats = s.proxy.Close()

@@ -41,8 +41,9 @@ type Engine interface {
 	Prepare(ctx context.Context, class spec.Class, meta Meta) (Container, error)
 	// Open finds a container again by the result of [Container] Ref, which another
 	// process may have obtained. Its job may be running or may have ended. The output is
-	// read from the beginning of the engine's own bounded copy. If the container does not
-	// exist, the error is [ErrNoContainer].
+	// read from the beginning of the engine's own bounded copy. A container that never got
+	// its job can be opened as well: it is ended, and [Container] Wait reports that.
+	// If the container does not exist, the error is [ErrNoContainer].
 	Open(ctx context.Context, ref Ref, streams Streams) (Container, error)
 	// List returns all containers that carry evalbox's label, including ended ones and
 	// the helper containers of runs whose files are copied; those have [spec.LabelPart].
@@ -117,7 +118,8 @@ type Container interface {
 type Ref struct {
 	// ID is the engine's ID of the container.
 	ID string `json:"id"`
-	// Nonce is the end mark of the job, in hexadecimal digits; empty before Start.
+	// Nonce is the end mark of the job, in hexadecimal digits. It is chosen when the
+	// container is prepared, so that it can be written down before the job starts.
 	Nonce string `json:"nonce"`
 }
 
@@ -153,6 +155,9 @@ const (
 	// BySignal means that the end was requested from outside, by evalbox or by somebody
 	// else.
 	BySignal
+	// ByOrphanLimit means that the controller had disconnected, and that the job's orphan
+	// limit was over.
+	ByOrphanLimit
 )
 
 // End holds everything that determines a result. It contains no text of an engine.
@@ -161,11 +166,17 @@ type End struct {
 	// the container ended before its init could send one, and only ExitCode (the
 	// container's), OOMKilled, Foreign and the times are known.
 	Reported bool
+	// NoJob says that the container ended before its init had accepted a job: no program has
+	// run. It is only known if the output begins with the first frame of init.
+	NoJob bool
 	// Launch says why the program was not executed; it is nil if it was.
 	Launch *LaunchError
 	// ExitCode is the program's; Signal, if not 0, is the signal that killed it.
 	ExitCode, Signal int
 	Cause            Cause
+	// SoftAfter is how long after the start the main process got the job's soft signal; 0
+	// if it did not.
+	SoftAfter time.Duration
 	// Escalated says that every process was killed because the main one outlived its
 	// grace period.
 	Escalated bool
@@ -173,10 +184,16 @@ type End struct {
 	ProcessesLeft int
 	// Complete says that the output was read up to both end marks.
 	Complete bool
-	// Interrupted says that the engine was temporarily unreachable.
+	// Abandoned says that the controller that started the job had gone before its end.
+	Abandoned bool
+	// Interrupted says that the engine was temporarily unreachable. What it lacked then was read
+	// from its log; Complete says whether that worked.
 	Interrupted bool
-	// StartedAt and FinishedAt are by the clock of the engine's machine. Duration is by a
-	// monotonic clock, or without a report the time between the two.
+	// Restarted says that somebody else restarted the container. The program does not run
+	// again, because nobody hands a job to the second init.
+	Restarted bool
+	// StartedAt and FinishedAt are by the clock of the engine's machine, which may be stepped.
+	// Duration is by a monotonic clock; without a report it is as long as the caller saw.
 	StartedAt, FinishedAt time.Time
 	Duration              time.Duration
 	Usage                 Usage
@@ -184,7 +201,7 @@ type End struct {
 	// memory.
 	OOMKilled bool
 	// Foreign lists the signals that others sent through the engine. ForeignErr says why
-	// the list could not be obtained.
+	// the list could not be obtained, or may lack signals.
 	Foreign    []string
 	ForeignErr error
 }
@@ -229,7 +246,12 @@ type Info struct {
 	OS, Kernel, Architecture string
 	StorageDriver, RootDir   string
 	CgroupDriver             string
-	Rootless                 bool
+	// Rootless says that the engine does not run as root. UserNamespace says that its
+	// containers have a user namespace: their users are others on the machine.
+	Rootless, UserNamespace bool
+	// LSM is the security module that confines its containers: "apparmor", "selinux",
+	// or both with a comma; empty for none.
+	LSM string
 	// Address is the engine's address: unix://…, tcp://… or ssh://….
 	Address string
 	// Exposed says which protection is missing on the connection to an engine on another
@@ -318,6 +340,10 @@ type (
 	// 0 if it is not.
 	Local interface {
 		PID(ctx context.Context) (int, error)
+	}
+	// Restarts is a container that can find out whether somebody else has restarted it.
+	Restarts interface {
+		Restarted(ctx context.Context) bool
 	}
 )
 

@@ -14,7 +14,7 @@ type view struct {
 	ahead []Ticket
 	// left are dead holders whose programs may still run.
 	left []Ticket
-	// foreign are GPUs that processes without a ticket have locked.
+	// foreign are GPUs that processes without a ticket have locked, by index or UUID.
 	foreign []string
 }
 
@@ -94,7 +94,7 @@ func decide(w Want, inv Inventory, v view, busy map[string]string) (decision, er
 // unfit returns why a GPU cannot be lent for another reason than a live holder; empty if it
 // can. held says that it has a live holder.
 func unfit(d Device, w Want, v view, busy map[string]string, held bool) string {
-	if slices.Contains(v.foreign, d.ID) || slices.Contains(v.foreign, everything) {
+	if slices.Contains(v.foreign, d.ID) || d.UUID != "" && slices.Contains(v.foreign, d.UUID) || slices.Contains(v.foreign, everything) {
 		return (&lockedError{d.ID}).Error()
 	}
 	for _, t := range holdersOf(d, v.left) {

@@ -140,17 +140,17 @@ func (w *wait) askAfter(ctx context.Context, dead []Ticket) {
 func (w *wait) take(f *leaseDir, ids []string) (*Lease, error) {
 	lease := &Lease{manager: w.manager, ticket: w.ticket, ids: ids, inventory: w.order.Inventory}
 	var uuids []string
-	for _, l := range w.locks(ids) {
+	for _, d := range lease.Devices() {
+		if d.UUID != "" {
+			uuids = append(uuids, d.UUID)
+		}
+	}
+	for _, l := range (Ticket{Pools: w.manager.pools, GPUs: ids, UUIDs: uuids, Share: w.order.Share}).locks() {
 		lock, err := f.lockGPU(l)
 		if err != nil {
 			return nil, errors.Join(err, lease.unlock())
 		}
 		lease.locks = append(lease.locks, lock)
-	}
-	for _, d := range lease.Devices() {
-		if d.UUID != "" {
-			uuids = append(uuids, d.UUID)
-		}
 	}
 	w.ticket.State, w.ticket.Aside, w.ticket.GPUs, w.ticket.UUIDs, w.ticket.Since = stateHolding, false, ids, uuids, time.Now().UTC()
 	if err := f.write(w.ticket); err != nil {
@@ -161,27 +161,6 @@ func (w *wait) take(f *leaseDir, ids []string) (*Lease, error) {
 		w.manager.taken(w.ticket.Ticket)
 	}
 	return lease, nil
-}
-
-// locks returns the locks of a lease: for each GPU its index in every pool, and its UUID.
-func (w *wait) locks(ids []string) []gpuLock {
-	var all []gpuLock
-	for _, pool := range w.manager.pools {
-		// Leases of known GPUs share the lock of all.
-		all = append(all, gpuLock{everything, pool + "-" + everything, w.order.Share || ids[0] != everything})
-	}
-	for _, id := range ids {
-		if id == everything {
-			continue
-		}
-		for _, pool := range w.manager.pools {
-			all = append(all, gpuLock{id, pool + "-" + id, w.order.Share})
-		}
-		if uuid := w.order.Inventory.device(id).UUID; uuid != "" {
-			all = append(all, gpuLock{id, uuid, w.order.Share})
-		}
-	}
-	return all
 }
 
 // giveUp takes the request out of the queue.

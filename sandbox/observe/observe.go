@@ -91,6 +91,24 @@ func Open(ctx context.Context, plan spec.Spec, table spec.Layout, dir string, so
 	return o, nil
 }
 
+// Resume returns the Observer of a run whose controller died: the observation ended with that
+// process, and what it had seen is not known. It only reports that, and cleans up.
+func Resume(plan spec.Spec, dir string, warn func(format string, args ...any)) *Observer {
+	watched := plan.Job.Observe
+	if watched == nil {
+		return nil
+	}
+	o := &Observer{plan: watched, runID: plan.Job.RunID, warn: warn, dir: dir, open: watched.Active(), started: true,
+		networkErr: watched.NetworkReason, watchErr: watched.WatchedReason}
+	if watched.Network && o.networkErr == "" {
+		o.networkErr = observerDied
+	}
+	if len(watched.Watched) > 0 && o.watchErr == "" {
+		o.watchErr = observerDied
+	}
+	return o
+}
+
 // Witness is the file that the container's init opens; empty if nothing is observed.
 func (o *Observer) Witness() string {
 	if o == nil || o.paths == nil {
@@ -221,6 +239,7 @@ func (o *Observer) Started() {
 const (
 	neverStarted = "the program never started"
 	endUnseen    = "the end of the program was not seen"
+	observerDied = "the process that observed the program died"
 )
 
 // Report returns the observations of a program; nil if none were requested. Ended says that

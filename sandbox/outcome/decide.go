@@ -2,10 +2,12 @@
 package outcome
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -16,9 +18,21 @@ var (
 	ErrNoExit = fmt.Errorf("%w: it did not report the end of the program", engine.ErrUnavailable)
 	// ErrStoppedBy reports an engine that stopped together with its containers.
 	ErrStoppedBy = fmt.Errorf("%w: it stopped, and stopped the program with it", engine.ErrUnavailable)
-	// ErrKilled reports a container that somebody else killed or removed.
+	// ErrKilled reports a container that somebody else killed.
 	ErrKilled = errors.New("somebody else killed the container before the program had ended")
+	// ErrRemoved reports a container that somebody else removed.
+	ErrRemoved = fmt.Errorf("somebody else removed the container before the program had ended: %w", engine.ErrNoContainer)
+	// ErrInitKilled reports a container whose init something on the engine's machine killed.
+	ErrInitKilled = errors.New("something on the engine's machine killed the container before the program had ended")
+	// ErrNotBegun reports a job that never reached its container.
+	ErrNotBegun = fmt.Errorf("%w: the job was lost on its way to the container", engine.ErrUnavailable)
 )
+
+// ErrOwnerDied means that the controller of a run died before its program started.
+var ErrOwnerDied = errors.New("the process that was to start the program died")
+
+// ErrUnwatched reports a container that ended without a report while no controller watched it.
+var ErrUnwatched = fmt.Errorf("%w while nobody watched it", ErrKilled)
 
 // ErrCanceled means that the caller canceled before the program started.
 var ErrCanceled = errors.New("canceled before the program started")
@@ -42,19 +56,35 @@ type Evidence struct {
 	Requested []engine.Signal
 	// End is the end as reported by the container's init, or else by the engine.
 	End engine.End
+	// SoftSignal is the number of the run's soft signal, 0 if it has none.
+	SoftSignal int
+	// Recovered says that the controller died, and another process finished the run.
+	Recovered bool
+	// ProxyLost says that the proxy of the run died with the controller.
+	ProxyLost bool
+	// FileLimit says that the disk limit bounds the size of each file (RLIMIT_FSIZE), and that
+	// nobody asked for a lower bound.
+	FileLimit bool
+	// DiskFull says that the kernel kept the program from holding more than its disk limit, and
+	// that hardly anything more could be written.
+	DiskFull bool
 	// EngineGone says that the engine became unreachable right after the end.
 	EngineGone bool
 }
 
 // Outcome is the single cause of a run's end.
 type Outcome struct {
-	Status      result.Status
-	Fault       result.Fault
-	ExitCode    int
-	Signal      int
+	Status   result.Status
+	Fault    result.Fault
+	ExitCode int
+	Signal   int
+	Deadline result.Deadline
+	// Unfinished says that the program did not end by itself: a limit, the kernel, the caller or
+	// somebody else ended it, or its end is not known.
+	Unfinished  bool
 	Explanation string
 	Warnings    []string
-	// Err says why the program's own end is unknown.
+	// Err says why the program's own end is unknown, or why the engine did not start it.
 	Err error
 }
 
@@ -63,21 +93,63 @@ type Outcome struct {
 // and only then the program's own end. It never infers a cause from a number: the
 // container's init distinguishes an exit from a signal, and a program that exits with 137
 // or 143 exited.
+//
+// A program that ends after its soft signal has ended by itself. If it died of that very
+// signal, our time limit has ended it.
 func Decide(f Evidence) Outcome {
+	v := withDeadline(decide(f), f)
+	if f.ProxyLost && f.StartError == nil && v.Status != result.StatusEngineLost {
+		v.Fault = result.FaultOperator
+		v.Explanation += " Its proxy had died with the controller before: it could not reach its hosts any more."
+	}
+	return v
+}
+
+// withDeadline adds the part of the time limit in the end of a run.
+func withDeadline(v Outcome, f Evidence) Outcome {
+	itself := v.Status == result.StatusExited || v.Status == result.StatusSignaled && v.Fault != result.FaultOperator
+	v.Unfinished = !itself
+	if v.Status == result.StatusTimedOut {
+		v.Deadline = result.DeadlineHard
+	}
+	if f.End.SoftAfter == 0 || v.Status == result.StatusEngineLost {
+		return v
+	}
+	asked := fmt.Sprintf("asked to finish by %s after %s", result.SignalName(f.SoftSignal), f.End.SoftAfter.Round(time.Second/10))
 	switch {
+	case itself && v.Status == result.StatusSignaled && v.Signal == f.SoftSignal && f.End.Reported:
+		v.Status, v.ExitCode, v.Deadline, v.Unfinished = result.StatusTimedOut, -1, result.DeadlineSoft, true
+		v.Explanation = "The program was " + asked + ", and ended by that signal: it does not handle it."
+		return v
+	case itself:
+		v.Deadline = result.DeadlineSoft
+	}
+	v.Explanation += " It had been " + asked + "."
+	return v
+}
+
+func decide(f Evidence) Outcome {
+	switch {
+	case errors.Is(f.StartError, ErrOwnerDied):
+		return Outcome{Status: result.StatusStartFailed, Fault: result.FaultOperator, ExitCode: -1,
+			Explanation: "The program was never started: the process that was to start it died."}
 	case f.StartError != nil:
 		return Outcome{Status: result.StatusStartFailed, Fault: result.FaultEnvironment, ExitCode: -1,
 			Explanation: "The engine could not start the container: " + f.StartError.Error() + "."}
 	case errors.Is(f.Lost, engine.ErrNoContainer):
-		v := lost("Somebody else removed the container: how the program would have ended is not known.", f.Lost)
+		v := lost("Somebody else removed the container: how the program would have ended is not known.", ErrRemoved)
 		v.Fault = result.FaultOperator
 		return v
 	case f.Lost != nil:
 		return lost("The engine was lost before it reported how the program ended.", f.Lost)
-	case !f.Accepted && !f.End.Reported:
+	case !f.Accepted && f.End.NoJob:
+		return decideNoJob(f.End)
+	case !f.Accepted && !f.End.Reported && len(f.End.Foreign) == 0:
 		return lost("The engine was lost before it reported whether the program had started.", ErrNoExit)
 	case f.End.Launch != nil:
 		return decideLaunch(f.End.Launch)
+	case f.Stop == StopNone && f.End.Cause == engine.ByOrphanLimit:
+		f.Stop = StopOrphaned
 	case f.Stop == StopNone && f.End.Cause == engine.ByDeadline:
 		f.Stop = StopTimeout
 	case f.Stop == StopTimeout && f.End.Reported && f.End.Cause == engine.ByItself:
@@ -94,6 +166,18 @@ func Decide(f Evidence) Outcome {
 	if f.End.OOMKilled && v.Status != result.StatusOutOfMemory {
 		v.Warnings = append(v.Warnings,
 			"a process of the run was killed for memory, but the main process ended by itself")
+	}
+	return v
+}
+
+// decideNoJob handles containers whose init never had the job.
+func decideNoJob(end engine.End) Outcome {
+	v := Outcome{Status: result.StatusStartFailed, Fault: result.FaultEnvironment, ExitCode: -1, Err: ErrNotBegun,
+		Explanation: "The program was not started: its job was lost on the way to the container."}
+	if len(end.Foreign) > 0 && !end.Interrupted {
+		v.Fault = result.FaultOperator
+		v.Explanation = "The program was not started: somebody else ended its container through the engine (" +
+			strings.Join(end.Foreign, ", ") + ") first."
 	}
 	return v
 }
@@ -125,6 +209,9 @@ func decideStopped(f Evidence) Outcome {
 	case StopUnwatched:
 		v.Status, v.Fault = result.StatusDiskLimit, result.FaultEnvironment
 		v.Explanation = "The program was stopped because the disk of ./final could not be watched any more."
+	case StopOrphaned:
+		v.Status, v.Fault = result.StatusCanceled, result.FaultOperator
+		v.Explanation = "The program was stopped because its controller was gone for longer than the orphan limit."
 	case StopCanceled, StopNone:
 		v.Status, v.Fault = result.StatusCanceled, result.FaultOperator
 		v.Explanation = "The caller canceled the run."
@@ -148,6 +235,11 @@ func decideReported(f Evidence) Outcome {
 	switch {
 	case end.Cause == engine.BySignal && (f.EngineGone || end.Interrupted):
 		return lost("The engine stopped, and stopped the program with it.", ErrStoppedBy)
+	case end.Cause == engine.BySignal && end.Restarted:
+		v := restarted
+		v.Status, v.ExitCode, v.Signal = result.StatusSignaled, 128+cmp.Or(end.Signal, 15), cmp.Or(end.Signal, 15)
+		v.Err = nil
+		return v
 	case end.Cause == engine.BySignal:
 		n := end.Signal
 		if n == 0 {
@@ -162,6 +254,9 @@ func decideReported(f Evidence) Outcome {
 	case end.OOMKilled && end.Signal == 9:
 		return Outcome{Status: result.StatusOutOfMemory, Fault: result.FaultProgram, ExitCode: 137, Signal: 9,
 			Explanation: "The kernel killed the program at its memory limit."}
+	case f.FileLimit && end.Signal == fileTooLarge:
+		return Outcome{Status: result.StatusDiskLimit, Fault: result.FaultProgram, ExitCode: end.ExitStatus(), Signal: end.Signal,
+			Explanation: "The program was ended by the kernel (SIGXFSZ) for writing a file that is larger than its disk limit."}
 	}
 	v := Outcome{Status: result.StatusExited, Fault: result.FaultProgram, ExitCode: end.ExitStatus(), Signal: end.Signal}
 	if v.Signal > 0 {
@@ -170,8 +265,30 @@ func decideReported(f Evidence) Outcome {
 		v.Fault = result.FaultNone
 	}
 	v.Explanation = explainEnd(end)
+	if end.Interrupted && !end.Complete {
+		v.Fault = result.FaultEnvironment
+		v.Explanation += " The engine was away meanwhile, and a part of the output is lost."
+	}
+	switch {
+	case f.DiskFull && end.ExitStatus() == 0:
+		v.Warnings = append(v.Warnings, "the program reached its disk limit: files that it wrote may be incomplete")
+	case f.DiskFull && v.Fault == result.FaultProgram:
+		v.Status = result.StatusDiskLimit
+		v.Explanation = "The program was out of disk space: it had reached its disk limit. " + v.Explanation
+	}
 	return v
 }
+
+// restarted is the outcome of a container that somebody else restarted.
+var restarted = func() Outcome {
+	v := lost("Somebody else restarted the container: the program was stopped, and does not run again.", ErrKilled)
+	v.Fault = result.FaultOperator
+	return v
+}()
+
+// fileTooLarge is the number of SIGXFSZ on Linux, which is that of the container: it follows a file
+// that grows beyond RLIMIT_FSIZE.
+const fileTooLarge = 25
 
 // explainEnd describes the program's end.
 func explainEnd(end engine.End) string {
@@ -181,24 +298,28 @@ func explainEnd(end engine.End) string {
 	return fmt.Sprintf("The program exited with %d.", end.ExitCode)
 }
 
-// decideSilent handles containers whose init was killed before it could report. The
-// outcome is never more favorable than the program's real end.
+// decideSilent handles containers whose init was killed before it could report. A program cannot
+// kill the init of its container, except by using up its memory. The exit code of such a container
+// is not the program's, and an engine that was away reports 0 or 255 for an end that it did not see.
 func decideSilent(f Evidence) Outcome {
 	end := f.End
 	switch {
+	case end.Restarted:
+		return restarted
 	case end.OOMKilled:
 		return Outcome{Status: result.StatusOutOfMemory, Fault: result.FaultProgram, ExitCode: 137, Signal: 9,
 			Explanation: "The kernel killed the program at its memory limit, with the whole container."}
 	case f.EngineGone || end.Interrupted:
 		return lost("The engine stopped, and stopped the program with it.", ErrStoppedBy)
+	case f.Recovered:
+		return lost("The controller died, and the container then ended without a report: how the program ended is not known.", ErrUnwatched)
 	case len(end.Foreign) > 0 || end.ForeignErr != nil:
 		v := lost("Somebody else killed the container through the engine ("+strings.Join(end.Foreign, ", ")+
 			"): how the program would have ended is not known.", ErrKilled)
 		v.Fault = result.FaultOperator
 		return v
 	}
-	return Outcome{Status: result.StatusSignaled, Fault: result.FaultProgram, ExitCode: 137, Signal: 9,
-		Explanation: "The container ended without a report (init_killed): the program killed the container's init, and itself with it."}
+	return lost("The container ended without a report (init_killed): something on the engine's machine killed it, and not the program.", ErrInitKilled)
 }
 
 // decideLaunch handles programs that were not executed.
@@ -231,6 +352,9 @@ const (
 	StopDiskFull
 	// StopUnwatched is for a disk that could not be monitored any more.
 	StopUnwatched
+	// StopOrphaned means that the controller was gone, and that the container's init ended
+	// the run at its orphan limit.
+	StopOrphaned
 )
 
 // GPUEvidence is everything that is known at the end of a run about its GPUs.

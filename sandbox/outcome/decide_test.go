@@ -2,7 +2,9 @@ package outcome
 
 import (
 	"errors"
+	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -34,8 +36,13 @@ func TestDecide(t *testing.T) {
 		return with(engine.End{Reported: true, Launch: &engine.LaunchError{Stage: stage, Errno: errno}}, nil)
 	}
 	oom := func(f *Evidence) { f.End.OOMKilled = true }
+	fileLimit := func(f *Evidence) { f.FileLimit = true }
+	diskFull := func(f *Evidence) { f.DiskFull = true }
 	deadline := func(f *Evidence) { f.End.Cause = engine.ByDeadline }
+	orphaned := func(f *Evidence) { f.End.Cause = engine.ByOrphanLimit }
 	killed := func(f *Evidence) { f.End.Escalated = true }
+	whole := func(f *Evidence) { f.End.Complete = true }
+	restart := func(f *Evidence) { f.End.Restarted = true }
 	stop := func(reason StopReason) func(*Evidence) {
 		return func(f *Evidence) {
 			f.Stop, f.Requested, f.End.Cause = reason, []engine.Signal{engine.Stop}, engine.BySignal
@@ -63,6 +70,18 @@ func TestDecide(t *testing.T) {
 		"SIGKILL without a cause":  {died(9), result.StatusSignaled, result.FaultProgram, 137, 9},
 		"SIGTERM to itself":        {died(15), result.StatusSignaled, result.FaultProgram, 143, 15},
 
+		"SIGXFSZ by its own limit":    {died(25), result.StatusSignaled, result.FaultProgram, 153, 25},
+		"SIGXFSZ by the disk limit":   {died(25, fileLimit), result.StatusDiskLimit, result.FaultProgram, 153, 25},
+		"exit 1 with a full quota":    {exited(1, diskFull), result.StatusDiskLimit, result.FaultProgram, 1, 0},
+		"exit 0 with a full quota":    {exited(0, diskFull), result.StatusExited, result.FaultNone, 0, 0},
+		"SIGBUS with a full quota":    {died(7, diskFull), result.StatusDiskLimit, result.FaultProgram, 135, 7},
+		"memory wins over the quota":  {died(9, diskFull, oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
+		"time wins over the quota":    {died(15, diskFull, deadline), result.StatusTimedOut, result.FaultProgram, -1, 15},
+		"exit 153 is not SIGXFSZ":     {exited(153, fileLimit), result.StatusExited, result.FaultProgram, 153, 0},
+		"SIGSEGV under that limit":    {died(11, fileLimit), result.StatusSignaled, result.FaultProgram, 139, 11},
+		"time limit wins over files":  {died(25, fileLimit, deadline), result.StatusTimedOut, result.FaultProgram, -1, 25},
+		"SIGXFSZ sent by an operator": {died(25, fileLimit, asked), result.StatusSignaled, result.FaultOperator, 153, 25},
+
 		"memory":                      {died(9, oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
 		"a child died for memory":     {exited(0, oom), result.StatusExited, result.FaultNone, 0, 0},
 		"exit 137 after such a child": {exited(137, oom), result.StatusExited, result.FaultProgram, 137, 0},
@@ -79,6 +98,8 @@ func TestDecide(t *testing.T) {
 		"canceled, then its limit":    {died(15, stop(StopCanceled), deadline), result.StatusCanceled, result.FaultOperator, 143, 15},
 		"output limit":                {died(15, stop(StopOutputLimit)), result.StatusOutputLimit, result.FaultProgram, 143, 15},
 		"disk limit":                  {died(9, stop(StopDiskLimit), killed), result.StatusDiskLimit, result.FaultProgram, 137, 9},
+		"no controller for too long":  {died(9, orphaned, killed), result.StatusCanceled, result.FaultOperator, 137, 9},
+		"... after it was canceled":   {died(15, stop(StopCanceled), orphaned), result.StatusCanceled, result.FaultOperator, 143, 15},
 		"disk full":                   {died(15, stop(StopDiskFull)), result.StatusDiskLimit, result.FaultEnvironment, 143, 15},
 
 		"stopped by somebody":       {died(15, asked), result.StatusSignaled, result.FaultOperator, 143, 15},
@@ -89,16 +110,36 @@ func TestDecide(t *testing.T) {
 		"the engine stopped it":     {died(15, asked, goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"stopped during an outage":  {died(15, asked, away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"ended as the engine went":  {exited(3, goes), result.StatusExited, result.FaultProgram, 3, 0},
-		"ended during an outage":    {exited(3, away), result.StatusExited, result.FaultProgram, 3, 0},
+		"ended during an outage":    {exited(3, away, whole), result.StatusExited, result.FaultProgram, 3, 0},
+		"... well":                  {exited(0, away, whole), result.StatusExited, result.FaultNone, 0, 0},
+		"... with lost output":      {exited(0, away), result.StatusExited, result.FaultEnvironment, 0, 0},
+		"... badly":                 {exited(3, away), result.StatusExited, result.FaultEnvironment, 3, 0},
+		"... for memory":            {died(9, oom, away), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
+		"... at its limit":          {exited(0, away, deadline), result.StatusTimedOut, result.FaultProgram, -1, 0},
+		"handles a foreign SIGTERM": {exited(0, asked, away, whole), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"restarted by somebody":     {exited(0, asked, restart), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"restarted and killed":      {died(9, asked, restart), result.StatusSignaled, result.FaultOperator, 137, 9},
 
-		"init killed":                  {silent(), result.StatusSignaled, result.FaultProgram, 137, 9},
+		"init killed":                {silent(), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"restarted at once":          {silent(restart, foreign("9")), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"0 without a report":         {with(engine.End{}, nil), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"... after a foreign signal": {with(engine.End{Foreign: []string{"15"}}, nil), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"... after an outage":        {with(engine.End{Interrupted: true}, nil), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"255 after an outage":        {with(engine.End{ExitCode: 255, Interrupted: true}, nil), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"7 without a report":         {with(engine.End{ExitCode: 7}, nil), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"killed before its job": {Evidence{End: engine.End{ExitCode: 137, NoJob: true, Foreign: []string{"SIGKILL"}}},
+			result.StatusStartFailed, result.FaultOperator, -1, 0},
+		"the engine stops before the job": {Evidence{End: engine.End{ExitCode: 143, NoJob: true, Interrupted: true, Foreign: []string{"SIGTERM"}}},
+			result.StatusStartFailed, result.FaultEnvironment, -1, 0},
+		"killed, perhaps before its job": {Evidence{End: engine.End{ExitCode: 137, Foreign: []string{"SIGKILL"}}},
+			result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"the job never arrived":        {Evidence{End: engine.End{ExitCode: 125, NoJob: true}}, result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"init killed for memory":       {silent(oom), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
 		"init killed by somebody":      {silent(foreign("9")), result.StatusEngineLost, result.FaultOperator, -1, 0},
 		"init killed, sender unknown":  {silent(func(f *Evidence) { f.End.ForeignErr = gone }), result.StatusEngineLost, result.FaultOperator, -1, 0},
 		"init killed by the engine":    {silent(foreign("9"), goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"init killed during an outage": {silent(away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"init killed while canceling":  {silent(stop(StopCanceled)), result.StatusCanceled, result.FaultOperator, 137, 0},
-		"an end without any report":    {Evidence{Accepted: true}, result.StatusSignaled, result.FaultProgram, 137, 9},
 
 		"not found":           {failed(engine.StageExec, syscall.ENOENT), result.StatusStartFailed, result.FaultOperator, 127, 0},
 		"below a file":        {failed(engine.StageExec, syscall.ENOTDIR), result.StatusStartFailed, result.FaultOperator, 127, 0},
@@ -141,7 +182,7 @@ func TestAnEndBeforeOurLimitIsItsOwn(t *testing.T) {
 func TestDecideIsTotal(t *testing.T) {
 	gone := errors.New("gone")
 	ends := []engine.End{{ExitCode: 137}, {ExitCode: 125}, {ExitCode: 0}}
-	for code := range 256 {
+	for _, code := range []int{0, 1, 3, 124, 125, 126, 127, 128, 130, 137, 139, 143, 153, 254, 255} {
 		ends = append(ends, engine.End{Reported: true, ExitCode: code})
 	}
 	for signal := 1; signal <= 64; signal++ {
@@ -154,8 +195,8 @@ func TestDecideIsTotal(t *testing.T) {
 	}
 	for _, end := range ends {
 		for _, cause := range []engine.Cause{engine.ByItself, engine.ByDeadline, engine.BySignal} {
-			for stop := StopNone; stop <= StopUnwatched; stop++ {
-				for bits := range 1 << 7 {
+			for stop := StopNone; stop <= StopOrphaned; stop++ {
+				for bits := range 1 << 9 {
 					f := Evidence{Accepted: true, End: end, Stop: stop, EngineGone: bits&1 != 0}
 					f.End.Cause, f.End.OOMKilled, f.End.Interrupted = cause, bits&2 != 0, bits&4 != 0
 					f.End.Escalated = bits&8 != 0
@@ -168,6 +209,7 @@ func TestDecideIsTotal(t *testing.T) {
 					if bits&64 != 0 {
 						f.Lost = gone
 					}
+					f.End.Complete, f.End.Restarted = bits&128 != 0, bits&256 != 0
 					requireOneCause(t, f)
 				}
 			}
@@ -177,9 +219,43 @@ func TestDecideIsTotal(t *testing.T) {
 	requireOneCause(t, Evidence{})
 }
 
+// impossible are the pairs of status and fault that no run has, by the table of package result.
+var impossible = sync.OnceValues(func() (map[[2]string]bool, error) {
+	text, err := os.ReadFile("../../result/testdata/conclusive.txt")
+	var faults []string
+	pairs := map[[2]string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case faults == nil:
+			faults = cells[1:]
+		default:
+			for i, cell := range cells[1:] {
+				pairs[[2]string{cells[0], faults[i]}] = strings.HasPrefix(cell, "(")
+			}
+		}
+	}
+	return pairs, err
+})
+
+// exitFault is who is to blame for a program that exited.
+func exitFault(end engine.End) result.Fault {
+	switch {
+	case end.Interrupted && !end.Complete:
+		return result.FaultEnvironment
+	case end.ExitCode == 0:
+		return result.FaultNone
+	}
+	return result.FaultProgram
+}
+
 func requireOneCause(t *testing.T, f Evidence) {
 	t.Helper()
 	v, end := Decide(f), f.End
+	pairs, err := impossible()
+	require.NoError(t, err)
+	no, known := pairs[[2]string{v.Status.String(), v.Fault.String()}]
 	wrong := ""
 	struck := end.Cause == engine.ByDeadline || f.Stop == StopTimeout
 	switch {
@@ -187,6 +263,8 @@ func requireOneCause(t *testing.T, f Evidence) {
 		wrong = "is incomplete"
 	case (v.Status == result.StatusEngineLost) != (v.ExitCode == -1 && v.Err != nil):
 		wrong = "an unknown end must have a reason and no code"
+	case no || !known:
+		wrong = "has a status and a fault that no run has together"
 	case v.Status == result.StatusOutOfMemory && !end.OOMKilled:
 		wrong = "claims memory without evidence"
 	case v.Status == result.StatusTimedOut && (!struck || v.ExitCode != -1):
@@ -199,10 +277,12 @@ func requireOneCause(t *testing.T, f Evidence) {
 		wrong = "claims to know the end of a lost run"
 	case v.Status == result.StatusExited && (!end.Reported || end.Signal != 0 || v.ExitCode != end.ExitCode):
 		wrong = "is not an exit"
-	case v.Status == result.StatusExited && (v.Fault == result.FaultNone) != (end.ExitCode == 0):
+	case v.Status == result.StatusExited && v.Fault != exitFault(end):
 		wrong = "blames the wrong party for an exit"
 	case !end.Reported && f.StartError == nil && f.Stop == StopNone && !struck && v.Fault == result.FaultNone:
 		wrong = "blames nobody without a report"
+	case !end.Reported && f.StartError == nil && f.Stop == StopNone && !struck && !end.OOMKilled && v.Fault == result.FaultProgram && end.Cause != engine.ByDeadline:
+		wrong = "blames the program without a report"
 	}
 	if wrong != "" { // there are too many cases for one call each
 		require.Fail(t, wrong, "%+v\n%+v", f, v)

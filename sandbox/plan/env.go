@@ -1,10 +1,13 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"strconv"
+	"time"
 
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -57,8 +60,9 @@ func baseEnv(cpus float64, gpus spec.GPURequest) []string {
 }
 
 // clockEnv adds the variables of the clock's library to the program's environment. The
-// program is then started in the same way as without a clock.
-func clockEnv(c *spec.FakeClock, env map[string]string) map[string]string {
+// program is then started in the same way as without a clock. Its deadline is by that clock,
+// which init does not have.
+func clockEnv(c *spec.FakeClock, timeout time.Duration, env map[string]string) map[string]string {
 	if c == nil {
 		return env
 	}
@@ -67,6 +71,7 @@ func clockEnv(c *spec.FakeClock, env map[string]string) map[string]string {
 	maps.Copy(all, map[string]string{
 		"LD_PRELOAD": c.Library, "FAKETIME": c.At.UTC().Format("@2006-01-02 15:04:05"),
 		"FAKETIME_DONT_RESET": "1", "NO_FAKE_STAT": "1",
+		policy.DeadlineEnv: fmt.Sprintf("%.3f", float64(c.At.Add(timeout).UnixMilli())/1000),
 	})
 	return all
 }

@@ -24,6 +24,6 @@ func Example() {
 	var field *policy.FieldError
 	fmt.Println(errors.As(err, &field), err)
 	// Output:
-	// none true 64646:64646 <nil>
+	// none true leased <nil>
 	// true network "bridge": the policy allows none
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
@@ -30,7 +31,10 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, checkOverlap(layout))
 	errs = append(errs, policy.CheckEnv(req.Env)...)
 
-	user, err := planUser(req.User, pol)
+	secrets, secretErrs := planSecrets(req)
+	errs = append(errs, secretErrs...)
+
+	user, hostUser, err := planUser(req.User, pol, host)
 	errs = append(errs, err)
 	gpus, err := planGPUs(req, host)
 	errs = append(errs, err)
@@ -42,7 +46,11 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, err)
 	ulimits, err := planUlimits(req.Ulimits, limits, pol, host)
 	errs = append(errs, err)
+	softSignal, err := planSoftSignal(req.SoftSignal, limits.SoftTimeout)
+	errs = append(errs, err)
 	transfer, err := planTransfer(req.Transfer)
+	errs = append(errs, err)
+	diskBound, err := planDisk(req, transfer, pol, host)
 	errs = append(errs, err)
 	egress, err := planEgress(req, pol)
 	errs = append(errs, err)
@@ -61,6 +69,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			Image:           spec.Image{Reference: req.Image},
 			Runtime:         req.Runtime,
 			User:            user,
+			HostUser:        hostUser,
 			WorkDir:         workDir,
 			Network:         cmp.Or(req.Network, "none"),
 			ReadOnlyRoot:    true,
@@ -90,21 +99,33 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 		},
 		Job: spec.Job{
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
-			Command: command, Env: spec.SortedEnv(clockEnv(req.FakeClock, req.Env)),
+			Command: command, Env: spec.SortedEnv(clockEnv(req.FakeClock, limits.Timeout, req.Env)), NoDeadlineEnv: req.NoDeadline || req.FakeClock != nil, Secrets: secrets,
 			Script: layout.Script, Input: layout.Input(), Final: layout.Final,
 			Mounts: mounts.hosts, Trees: mounts.trees,
 			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
-			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(),
-			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output),
-			StreamFileBytes:    int64(limits.StreamFile),
+			SoftTimeoutSeconds: limits.SoftTimeout.Seconds(), SoftSignal: softSignal,
+			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(), OrphanLimitSeconds: pol.OrphanTimeout.Seconds(),
+			DiskBound: diskBound, DiskHard: pol.HardDisk, FileSize: planFileSize(req.Ulimits, limits.Disk),
+			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output), StreamFileBytes: int64(limits.StreamFile),
 			CaptureStdoutBytes: int64(limits.CaptureStdout), CaptureStderrBytes: int64(limits.CaptureStderr),
-			OutputFiles: limits.OutputFiles, OutputDepth: limits.OutputDepth,
-			OutputFileBytes: int64(limits.OutputFile), OutputTotalBytes: int64(limits.OutputTotal),
+			OutputFiles: limits.OutputFiles, OutputDepth: limits.OutputDepth, OutputFileBytes: int64(limits.OutputFile), OutputTotalBytes: int64(limits.OutputTotal),
 		},
 	}
 	openTo(&plan, egress)
 	observe(&plan, observed)
-	return plan, nil
+	return plan, checkIsolation(req, pol, plan.Class, host)
+}
+
+func planSoftSignal(name string, soft time.Duration) (string, error) {
+	name = cmp.Or(name, "SIGTERM")
+	if _, known := spec.SoftSignals[name]; !known {
+		return "", &policy.FieldError{Field: "soft_signal", Value: fmt.Sprintf("%q", name),
+			Rule: "is not one of " + strings.Join(slices.Sorted(maps.Keys(spec.SoftSignals)), ", ")}
+	}
+	if soft == 0 {
+		return "", nil
+	}
+	return name, nil
 }
 
 // tmpfsInodes bounds the number of files in each tmpfs: the size of a tmpfs does not include
@@ -221,9 +242,13 @@ func checkOverlap(layout spec.Layout) error {
 	return errors.Join(errs...)
 }
 
-func planUser(user string, pol policy.Policy) (string, error) {
-	if user == "" {
-		return spec.DedicatedUser, nil
+// planUser returns the user in the container, and the one on the machine if that is another.
+func planUser(user string, pol policy.Policy, host spec.Host) (inside, onHost string, err error) {
+	if user == "" && host.RootIs != "" {
+		return "0:0", host.RootIs, nil
+	}
+	if user == "" || user == spec.LeasedUser {
+		return spec.LeasedUser, "", nil
 	}
 	uidText, gidText, ok := strings.Cut(user, ":")
 	if !ok {
@@ -232,12 +257,12 @@ func planUser(user string, pol policy.Policy) (string, error) {
 	uid, err := strconv.ParseUint(uidText, 10, 31)
 	gid, err2 := strconv.ParseUint(gidText, 10, 31)
 	if err := errors.Join(err, err2); err != nil {
-		return "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
+		return "", "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
 			Rule: "must be numeric uid:gid; names are looked up in the image, which is not trusted"}
 	}
 	if (uid == 0 || gid == 0) && !pol.AllowRoot {
-		return "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
+		return "", "", &policy.FieldError{Field: "user", Value: fmt.Sprintf("%q", user),
 			Rule: "root inside the container is refused by the policy"}
 	}
-	return fmt.Sprintf("%d:%d", uid, gid), nil
+	return fmt.Sprintf("%d:%d", uid, gid), "", nil
 }

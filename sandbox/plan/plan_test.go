@@ -47,11 +47,11 @@ func fullRequest() request {
 	return request{Request: spec.Request{
 		ID: "full", Name: "fold-3", Labels: map[string]string{"team": "blue"},
 		Image: "cuda", Command: []string{"sh", "-c", "true"}, Input: "/data", Final: "/results",
-		Stdin: true, Env: map[string]string{"SEED": "7", "OMP_NUM_THREADS": "1"},
+		Stdin: true, Env: map[string]string{"SEED": "7", "OMP_NUM_THREADS": "1"}, SoftSignal: "SIGUSR1",
 		User: "2000", Network: "bridge", Runtime: "runsc", GPUs: "0,1", Keep: true,
 		Ulimits: []spec.Ulimit{{Name: "nproc", Soft: 100, Hard: 200}},
 		Limits: policy.Limits{
-			Timeout: 90 * time.Second, Grace: time.Second, Memory: 8 * policy.GiB, CPUs: 1.5, NoFile: 1024,
+			Timeout: 90 * time.Second, SoftTimeout: 80 * time.Second, Grace: time.Second, Memory: 8 * policy.GiB, CPUs: 1.5, NoFile: 1024,
 			Output: 10 * policy.MiB, Disk: policy.GiB,
 		},
 	}}
@@ -77,6 +77,30 @@ func TestPlanIsDeterministicAndLeavesTheRequestAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "blue", second.Job.Labels["team"])
 	require.Equal(t, "sh", second.Job.Command[0])
+}
+
+// TestRootOfANamespace: where root of a container is the caller, it is the default user, and only
+// there.
+func TestRootOfANamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		user, rootIs string
+		want, onHost string
+	}{
+		"nothing known":     {want: spec.LeasedUser, onHost: spec.LeasedUser},
+		"the caller":        {rootIs: "1000:1000", want: "0:0", onHost: "1000:1000"},
+		"another was asked": {user: "5:5", rootIs: "1000:1000", want: "5:5", onHost: "5:5"},
+	} {
+		req := scriptRequest()
+		req.User, req.Host.RootIs = test.user, test.rootIs
+		got, err := planOf(req, policy.Policy{})
+		require.NoError(t, err, name)
+		require.Equal(t, test.want, got.Class.User, name)
+		require.Equal(t, test.onHost, got.Class.UserOnHost(), name)
+	}
+	req := scriptRequest()
+	req.User, req.Host.RootIs = "0:0", "1000:1000"
+	_, err := planOf(req, policy.Policy{})
+	require.ErrorContains(t, err, "root inside the container is refused", "it was asked for")
 }
 
 // TestClassHash: everything that a container can do without when it is created is the
@@ -106,11 +130,12 @@ func TestClassHash(t *testing.T) {
 		"excluded": func(r *request) { r.Trees[0].Exclude = []string{"node_modules"} },
 		"stdin":    func(r *request) { r.Stdin = true },
 		"limits": func(r *request) {
-			r.Limits = policy.Limits{Timeout: time.Minute, Grace: time.Second, Disk: policy.MiB, Output: policy.MiB}
+			r.Limits = policy.Limits{Timeout: time.Minute, SoftTimeout: time.Second, Grace: time.Second, Disk: policy.MiB, Output: policy.MiB}
 		},
 		"captured": func(r *request) {
 			r.Limits = policy.Limits{StreamFile: policy.MiB, CaptureStdout: policy.KiB, OutputFiles: 3}
 		},
+		"soft signal":  func(r *request) { r.SoftSignal = "SIGINT" },
 		"no processes": func(r *request) { r.NoFork = true },
 		"hosts":        func(r *request) { r.Egress = &policy.Egress{Level: policy.Open} },
 		"kept":         func(r *request) { r.Keep = true },
@@ -151,6 +176,8 @@ func TestPlanRefuses(t *testing.T) {
 		"script named like final": {func(r *request) { r.Script = "/x/final" }, "script"},
 		"script with a newline":   {func(r *request) { r.Script = "/x/a\nb.py" }, "script"},
 		"bad id":                  {func(r *request) { r.ID = "../x" }, "id"},
+		"unknown soft signal":     {func(r *request) { r.SoftSignal = "SIGKILL" }, "soft_signal"},
+		"late soft timeout":       {func(r *request) { r.Limits.SoftTimeout = 2 * time.Hour }, "soft-timeout"},
 		"bad name":                {func(r *request) { r.Name = "a b" }, "name"},
 		"reserved label":          {func(r *request) { r.Labels = map[string]string{spec.LabelOwner: "me"} }, "label"},
 		"network not allowed":     {func(r *request) { r.Network = "bridge" }, "network"},

@@ -38,9 +38,35 @@ func planUlimits(asked []spec.Ulimit, limits policy.Limits, pol policy.Policy, h
 				return nil, err
 			}
 		}
-		byName[u.Name] = u
+		if u.Name != fileSize { // a limit of the job
+			byName[u.Name] = u
+		}
 	}
 	return slices.SortedFunc(maps.Values(byName), func(a, b spec.Ulimit) int { return strings.Compare(a.Name, b.Name) }), nil
+}
+
+// fileSize is the name of the limit of a file's size.
+const fileSize = "fsize"
+
+// planFileSize bounds each file by the disk limit: one call can make a file of any size before a
+// measurement sees it. A request may ask for less.
+func planFileSize(asked []spec.Ulimit, disk policy.Size) *spec.FileSize {
+	size := spec.FileSize{Soft: int64(disk), Hard: int64(disk)}
+	for _, u := range asked {
+		if u.Name != fileSize {
+			continue
+		}
+		size = spec.FileSize{Soft: atMost(u.Soft, disk), Hard: atMost(u.Hard, disk)}
+	}
+	return &size
+}
+
+// atMost is the lower one of a limit, -1 for none, and the disk limit.
+func atMost(limit int64, disk policy.Size) int64 {
+	if limit < 0 {
+		return int64(disk)
+	}
+	return min(limit, int64(disk))
 }
 
 // usualNoFile is a number of open files that programs expect.

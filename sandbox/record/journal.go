@@ -13,35 +13,78 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
-// Journal is written before the container exists, so that another controller can clean up
-// after the death of this one.
+// Journal is what another process needs to finish a run whose own controller died. It is
+// written before the container exists, and again right before the job is handed over.
 type Journal struct {
-	Schema    string    `json:"schema"`
-	ID        string    `json:"id"`
-	Owner     string    `json:"owner"`
+	Schema string `json:"schema"`
+	ID     string `json:"id"`
+	// Owner is the process that carries the run out; empty if it gave the run up.
+	Owner string `json:"owner"`
+	// Adopted says that it is not the process that began the run.
+	Adopted   bool      `json:"adopted,omitempty"`
 	Container string    `json:"container"`
 	Created   time.Time `json:"created"`
 	Deadline  time.Time `json:"deadline"`
-	Final     Ownership `json:"final"`
+	// Engine is the ID of the engine that has the container.
+	Engine string `json:"engine"`
+	// Ref finds the container and the end of its output. Without an ID no program has run:
+	// it is written before the job is handed over.
+	Ref   Ref       `json:"ref"`
+	Final Ownership `json:"final"`
 	// Transfer is [spec.TransferCopy] if the run has a staging volume.
 	Transfer string `json:"transfer"`
+	// Stop, unless 0, is the outcome.StopReason for which the owner asked the program to end.
+	Stop int `json:"stop,omitempty"`
+	// Warnings are those of the time before the program started.
+	Warnings []string `json:"warnings"`
+	// Projects are the project quotas of the run.
+	Projects []Project `json:"projects,omitempty"`
 }
 
-// Ownership says whose ./final was before the run.
-type Ownership struct {
-	Path    string `json:"path"`
-	Granted bool   `json:"lent"`
-	UID     int    `json:"uid"`
-	GID     int    `json:"gid"`
-	ToUID   int    `json:"to_uid"`
-	ToGID   int    `json:"to_gid"`
+// Project is a project quota: its number on the file system of a path, and the directories that it
+// bounds.
+type Project struct {
+	Path string   `json:"path"`
+	ID   uint32   `json:"id"`
+	Dirs []string `json:"dirs"`
 }
+
+// Ref is an engine.Ref: the container of a run and the end mark of its output. A process that knows
+// it can forge the end of that run, so only the owner of the record may read it.
+type Ref struct {
+	ID    string `json:"id"`
+	Nonce string `json:"nonce"`
+}
+
+// Ownership says whose ./final was before the run, and what was in it, and how it is
+// handed back. Path is empty if the files are copied: the program never has the directory.
+type Ownership struct {
+	Path string `json:"path"`
+	// Granted says that the program's user is not the owner, and is given the directory.
+	Granted bool `json:"lent"`
+	UID     int  `json:"uid"`
+	GID     int  `json:"gid"`
+	// ToUID and ToGID are those of the program.
+	ToUID int `json:"to_uid"`
+	ToGID int `json:"to_gid"`
+	// Dir is the directory itself as it was before.
+	Dir *fsx.DirState `json:"dir,omitempty"`
+	// Backup is the directory with the earlier content; empty if there was none. Foreign
+	// says that no run left that content.
+	Backup  string `json:"backup"`
+	Foreign bool   `json:"foreign"`
+}
+
+// ErrNoJournal means that the owner of a run died before it wrote the journal, which is the
+// first thing of a run; or that it is about to write it.
+var ErrNoJournal = errors.New("has no journal")
 
 // JournalSchema is the Schema of a [Journal].
 const JournalSchema = "evalbox/journal/v1"
 
-// Journal reads the journal of a record. A record whose owner died early has none: its
-// journal only has an ID and the time of the directory.
+// Journal reads the journal of a record. A record whose owner died early has none, and that of
+// another may have been deleted: it then only has an ID, the time of the directory and, until
+// the run is settled, the owner that began the run.
 func (s *Store) Journal(id string) (Journal, error) {
 	dir := filepath.Join(s.RunsDir(), id)
 	var note Journal
@@ -51,7 +94,7 @@ func (s *Store) Journal(id string) (Journal, error) {
 		if statErr != nil {
 			return Journal{}, fmt.Errorf("run %q: %w", id, ErrNoRecord)
 		}
-		return Journal{ID: id, Created: info.ModTime().UTC()}, nil
+		return Journal{ID: id, Created: info.ModTime().UTC(), Owner: s.begunBy(id)}, nil
 	}
 	if err != nil {
 		return Journal{}, fmt.Errorf("record %s: %w", id, err)
@@ -88,6 +131,103 @@ func (s *Store) State(id string) (State, error) {
 		return "", err
 	}
 	return note.State(time.Now()), nil
+}
+
+// Claim makes this process the owner of a run whose owner is dead, until the deadline if other
+// processes cannot see this one. It returns the journal as it was.
+// The run may have its result: something of it may be left on the engine. Of several
+// processes, and of several calls in one process, exactly one succeeds. A run whose owner
+// lives, or may live, is [ErrRunning].
+func (s *Store) Claim(id string, deadline time.Time) (note Journal, err error) {
+	if err := s.Trusted(); err != nil {
+		return Journal{}, err
+	}
+	err = s.change(id, func(j *Journal) error {
+		if j.State(time.Now()) == Running {
+			return fmt.Errorf("run %s: %w: its owner, %s, lives", id, ErrRunning, j.by())
+		}
+		note = *j
+		j.Owner, j.Adopted, j.Deadline = owner.This().String(), true, deadline.UTC()
+		return nil
+	})
+	return note, err
+}
+
+// Disclaim ends the ownership of this process for a run that it did not finish, and sets the
+// deadline that it had before. Anybody may claim the run at once.
+func (s *Store) Disclaim(id string, deadline time.Time) error {
+	err := s.change(id, func(j *Journal) error {
+		if j.Owner == owner.This().String() {
+			j.Owner, j.Deadline = "", deadline
+		}
+		return nil
+	})
+	if errors.Is(err, ErrNoRecord) {
+		return nil
+	}
+	return err
+}
+
+// change changes a journal while no other process changes it.
+func (s *Store) change(id string, do func(*Journal) error) (err error) {
+	dir := s.RecordDir(id)
+	lock, err := fsx.LockWait(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("run %q: %w", id, ErrNoRecord)
+	}
+	if err != nil {
+		return StateError(dir, "cannot be locked", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	note, err := s.Journal(id)
+	if err != nil {
+		return err
+	}
+	if err := do(&note); err != nil {
+		return err
+	}
+	if note.Schema == "" {
+		return fmt.Errorf("run %s: %w", id, ErrNoJournal)
+	}
+	if err := WriteJSON(filepath.Join(dir, JournalFile), note); err != nil {
+		return StateError(dir, "cannot be written", err)
+	}
+	return nil
+}
+
+// by names the owner.
+func (j Journal) by() string {
+	by, err := owner.Parse(j.Owner)
+	if err != nil {
+		return "nobody"
+	}
+	return fmt.Sprintf("process %d", by.PID)
+}
+
+// Orphans lists the runs whose owners are dead and for which something has to be done: those
+// without a result, and those that may have left something on an engine. Without any it costs
+// one look into a directory that has only the runs that are not over.
+func (s *Store) Orphans() ([]string, error) {
+	entries, err := os.ReadDir(s.openDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, StateError(s.openDir(), "cannot be read", err)
+	}
+	var orphans []string
+	var errs []error
+	for _, entry := range entries {
+		switch note, err := s.Journal(entry.Name()); {
+		case errors.Is(err, ErrNoRecord):
+			errs = append(errs, s.Settle(entry.Name()))
+		case err != nil:
+			errs = append(errs, err)
+		case note.State(time.Now()) == Lost:
+			orphans = append(orphans, entry.Name())
+		}
+	}
+	return orphans, errors.Join(errs...)
 }
 
 // ReadJSON decodes a file.

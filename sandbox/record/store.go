@@ -21,6 +21,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/brief"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -54,6 +55,10 @@ const (
 	// changes that are kept.
 	LiveTrees = "live"
 	KeptTrees = "trees"
+	// DiskImage is the file system of a run whose disk limit it enforces, DiskDir where it is
+	// mounted.
+	DiskImage = "disk.img"
+	DiskDir   = "disk"
 	// EgressDir, HoldDir and WatchDir are mounted while a run with a proxy, or an observed
 	// one, goes on. No program can write there.
 	EgressDir = "egress"
@@ -138,15 +143,26 @@ func (s *Store) Dir() string { return s.dir }
 func (s *Store) RunsDir() string  { return filepath.Join(s.dir, "runs") }
 func (s *Store) LocksDir() string { return filepath.Join(s.dir, "locks") }
 
+// WorkDir returns the directory of notes about the jobs that runs are done for.
+func (s *Store) WorkDir() string { return filepath.Join(s.dir, "work") }
+
+// openDir has a file for each run of which something may still have to be done. It names the
+// process that began the run.
+func (s *Store) openDir() string { return filepath.Join(s.dir, "open") }
+
 // Prepare makes the directories of the store. Only the owner may read them: they contain the
-// output of untrusted programs.
+// output of untrusted programs. It refuses a directory that is not [Store.Trusted], and one
+// whose file system cannot lock files.
 func (s *Store) Prepare() error {
-	for _, dir := range []string{s.dir, s.RunsDir(), s.LocksDir()} {
+	if err := s.Trusted(); err != nil {
+		return err
+	}
+	for _, dir := range []string{s.dir, s.RunsDir(), s.LocksDir(), s.openDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return StateError(dir, "cannot be made", err)
 		}
 	}
-	return nil
+	return s.checkLocks()
 }
 
 // StateError names a path of the state directory. A full disk becomes an [ErrNoSpace].
@@ -169,7 +185,35 @@ func (s *Store) Create(id string) (string, error) {
 		}
 		return "", StateError(dir, "cannot be made", err)
 	}
+	open := filepath.Join(s.openDir(), id)
+	if err := fsx.WriteFile(open, []byte(owner.This().String()), 0o600, false); err != nil {
+		return "", errors.Join(StateError(open, "cannot be made", err), os.Remove(dir))
+	}
 	return dir, nil
+}
+
+// begunBy returns the owner that began a run that is not settled; otherwise it is empty.
+func (s *Store) begunBy(id string) string {
+	by, err := os.ReadFile(filepath.Join(s.openDir(), id))
+	if err != nil {
+		return ""
+	}
+	return string(by)
+}
+
+// IsOpen reports whether something may still have to be done for a run; see [Store.Settle].
+func (s *Store) IsOpen(id string) bool {
+	_, err := os.Lstat(filepath.Join(s.openDir(), id))
+	return err == nil
+}
+
+// Settle notes that nothing more has to be done for a run: it has its result, or no record,
+// and nothing of it is on an engine. It is for the owner of the run.
+func (s *Store) Settle(id string) error {
+	if err := os.Remove(filepath.Join(s.openDir(), id)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // IDs lists the IDs of all records.
@@ -366,10 +410,16 @@ func (s *Store) Remove(id string) error {
 	if path, lent := s.lentBy(id); err == nil && state == Lost && lent {
 		return fmt.Errorf("run %s: %w: its final %q is still lent to its program", id, ErrRunning, path)
 	}
-	if err := fsx.Remove(filepath.Join(s.RunsDir(), id)); err != nil {
+	return s.Discard(id)
+}
+
+// Discard deletes the record of a run that this process owns, and of which nothing is on an
+// engine.
+func (s *Store) Discard(id string) error {
+	if err := fsx.Remove(s.RecordDir(id)); err != nil {
 		return fmt.Errorf("removing record %s: %w", id, err)
 	}
-	return nil
+	return s.Settle(id)
 }
 
 // lentBy reports whether a run that has no result still has its ./final lent to
@@ -407,6 +457,17 @@ func LiveTree(record string, i int) string {
 // KeptTree returns the directory of a record with the changes of the i-th working copy.
 func KeptTree(record string, i int) string {
 	return filepath.Join(record, KeptTrees, strconv.Itoa(i))
+}
+
+// LeftFile returns the file of a record with what the i-th working copy left out.
+func LeftFile(record string, i int) string {
+	return filepath.Join(record, KeptTrees, strconv.Itoa(i)+".left.json")
+}
+
+// ChangesFile returns the file of a record with the changes of the i-th working copy, while
+// they are moved.
+func ChangesFile(record string, i int) string {
+	return filepath.Join(record, KeptTrees, strconv.Itoa(i)+".changes.json")
 }
 
 // BaseFile returns the file of a record with the initial state of the i-th working copy.

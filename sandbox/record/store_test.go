@@ -225,6 +225,9 @@ func TestRecordsOfACrash(t *testing.T) {
 	dir, err := s.Create("half-a-journal")
 	require.NoError(t, err)
 	treetest.Write(t, dir, map[string]string{".journal.json-123": `{"schema`})
+	for _, id := range []string{"only-a-folder", "half-a-journal"} {
+		recordtest.BegunBy(t, s, id, recordtest.DeadOwner())
+	}
 	dir, err = s.Create("no-spec")
 	require.NoError(t, err)
 	require.NoError(t, record.WriteJSON(filepath.Join(dir, record.JournalFile), record.Journal{Schema: record.JournalSchema, ID: "no-spec", Owner: recordtest.DeadOwner().String(), Created: noon}))

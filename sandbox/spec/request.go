@@ -48,14 +48,22 @@ type Request struct {
 	// Env is added to the fixed environment of every run. [policy.CheckEnv] refuses some
 	// names.
 	Env map[string]string `json:"env,omitempty"`
+	// NoDeadline leaves [DeadlineEnv] out of the environment of the program, for a program
+	// whose environment must be the same in every run.
+	NoDeadline bool `json:"no_deadline,omitzero"`
+	// Secrets are variables whose values are in no plan, record or log.
+	Secrets []Secret `json:"secrets,omitempty"`
 	// FakeClock, if not nil, replaces the clock that the program sees.
 	FakeClock *FakeClock `json:"fake_clock,omitzero"`
 
-	// User is the numeric "uid:gid" in the container. The default is the caller's own,
-	// or [DedicatedUser] if the caller is root.
+	// User is the numeric "uid:gid" in the container. The default is the caller's own. If
+	// the caller is root, it is an ID that no other run has, see [LeasedUser].
 	User string `json:"user,omitzero"`
 	// Limits bound the run; zero fields are the policy's defaults.
 	Limits policy.Limits `json:"limits,omitzero"`
+	// SoftSignal is the signal of [policy.Limits].SoftTimeout, a key of [SoftSignals]; the
+	// default is SIGTERM.
+	SoftSignal string `json:"soft_signal,omitzero"`
 	// Network is a network of the engine; the default is "none".
 	Network string `json:"network,omitzero"`
 	// Runtime is an OCI runtime that the engine knows, such as "runsc"; the default is
@@ -103,6 +111,9 @@ type Request struct {
 	// Transfer is how files reach the engine: [TransferBind], [TransferCopy], or
 	// [TransferAuto] (the default), which detects the right one.
 	Transfer string `json:"transfer,omitzero"`
+	// Isolation is the lowest grade of isolation that the run may get; empty is any that the
+	// policy permits. A run that would get less is refused before anything is created.
+	Isolation policy.IsolationGrade `json:"isolation,omitzero"`
 	// Keep leaves the container behind for inspection.
 	Keep bool `json:"keep,omitzero"`
 }
@@ -214,11 +225,32 @@ type Host struct {
 	// DefaultRuntime and Runtimes are the engine's OCI runtimes.
 	DefaultRuntime string
 	Runtimes       []string
+	// Seccomp says that system call filters can be applied; UserNamespace that containers
+	// have a user namespace; LSM that a security module confines them.
+	Seccomp, UserNamespace, LSM bool
+	// RootIs, if not empty, is the unprivileged user that root of a container is on the
+	// machine: the caller, with a rootless engine of the caller. A request without a user then
+	// gets root.
+	RootIs string
+	// OwnUIDs says that a leased user ID belongs to one run: all controllers that use the
+	// engine's kernel lease from one place.
+	OwnUIDs bool
 	// GPUs says how the engine can hand out GPUs.
 	GPUs HostGPUs
+	// Disk says what can bound the disk space of this run.
+	Disk DiskBounds
 	// Unseen says why programs of the engine cannot be observed from here; empty if no
 	// reason is known.
 	Unseen string
+}
+
+// DiskBounds says what the machine can enforce for the directories of one run. The zero value means
+// that no file may be larger than the disk limit, and nothing else.
+type DiskBounds struct {
+	// Quota says that project quotas can, Loop that file systems in files can.
+	Quota, Loop bool
+	// NoQuota and NoLoop are the reasons why not.
+	NoQuota, NoLoop string
 }
 
 // OwnKernel reports whether containers of an OCI runtime have their own kernel: gVisor's

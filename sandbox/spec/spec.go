@@ -4,12 +4,23 @@
 package spec
 
 import (
+	"cmp"
 	_ "embed" // for the seccomp profiles
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
+
+	"github.com/evalbox/evalbox/policy"
+)
+
+const (
+	// Terminals is the number of pseudo-terminals that a container may have open.
+	Terminals = 32
+	// TerminalsDir is the directory of the pseudo-terminals of a container.
+	TerminalsDir = "/dev/pts"
 )
 
 // SchemaV1 names the wire form of [Spec].
@@ -52,9 +63,12 @@ type Spec struct {
 // call that prepares it; the program, its arguments and environment, its time, disk and
 // output limits come with the [Job].
 type Class struct {
-	Image           Image    `json:"image"`
-	Runtime         string   `json:"runtime"`
-	User            string   `json:"user"`
+	Image   Image  `json:"image"`
+	Runtime string `json:"runtime"`
+	User    string `json:"user"`
+	// HostUser is the user that User is on the caller's machine, if a user namespace of the
+	// engine makes it another one.
+	HostUser        string   `json:"host_user,omitzero"`
 	WorkDir         string   `json:"work_dir"`
 	Network         string   `json:"network"`
 	ReadOnlyRoot    bool     `json:"read_only_root"`
@@ -75,6 +89,9 @@ type Class struct {
 	// caller's own, or those of a staging volume.
 	Transfer string `json:"transfer"`
 }
+
+// UserOnHost is the user that the program's files have on the caller's machine.
+func (c Class) UserOnHost() string { return cmp.Or(c.HostUser, c.User) }
 
 // Ways to make the files of a run available to the engine.
 const (
@@ -108,7 +125,8 @@ type Seccomp struct {
 //
 //go:generate go test . -run TestSeccomp -update
 
-// SeccompProfile is moby's current allow-list, as that module builds it.
+// SeccompProfile is moby's current allow-list, as that module builds it, without the socket
+// options that bind a socket to a device.
 //
 //go:embed seccomp.json
 var SeccompProfile string
@@ -122,8 +140,8 @@ var SeccompMonitor string
 
 // The origin of the profile, and the hash of its text. A test compares both.
 const (
-	seccompName = "moby/profiles v0.2.3"
-	seccompHash = "afb4934b023cfceaaec1a9d752ca3f801aaa96eb2e59abe6e7ea16976948e080"
+	seccompName = "moby/profiles v0.2.3+evalbox.2"
+	seccompHash = "bf4486990e9131ee801c0ba6f7edb9c235375210f79efca665d4021263d53a1b"
 )
 
 // DefaultSeccomp names the profile of every class.
@@ -205,6 +223,9 @@ type Job struct {
 	Labels  map[string]string `json:"labels"`
 	Command []string          `json:"command"`
 	Env     []string          `json:"env"`
+	// Secrets are the names of the variables whose values only [Job.ProgramEnv] has.
+	Secrets []string `json:"secrets,omitempty"`
+	secrets func() []string
 	// Script, Input and Final are host paths. The empty string means none, and for Final
 	// the record's own directory.
 	Script string `json:"script"`
@@ -224,17 +245,56 @@ type Job struct {
 
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 	GraceSeconds   float64 `json:"grace_seconds"`
+	// SoftTimeoutSeconds, unless 0, is the time after which the main process gets
+	// SoftSignal, once, as a request to finish. It is less than TimeoutSeconds.
+	SoftTimeoutSeconds float64 `json:"soft_timeout_seconds,omitzero"`
+	// SoftSignal is a key of [SoftSignals].
+	SoftSignal string `json:"soft_signal,omitzero"`
+	// OrphanLimitSeconds, unless 0, bounds the time that remains when the controller has
+	// disconnected.
+	OrphanLimitSeconds float64 `json:"orphan_limit_seconds,omitzero"`
+	// NoDeadlineEnv leaves [DeadlineEnv] out of the program's environment. Otherwise
+	// the container's init sets it when the program starts, if there is a time limit.
+	NoDeadlineEnv bool `json:"no_deadline_env,omitzero"`
 
-	DiskBytes          int64 `json:"disk_bytes"`
-	OutputLimitBytes   int64 `json:"output_limit_bytes"`
-	StreamFileBytes    int64 `json:"stream_file_bytes"`
-	CaptureStdoutBytes int64 `json:"capture_stdout_bytes"`
-	CaptureStderrBytes int64 `json:"capture_stderr_bytes"`
-	OutputFiles        int   `json:"output_files"`
-	OutputDepth        int   `json:"output_depth"`
-	OutputFileBytes    int64 `json:"output_file_bytes"`
-	OutputTotalBytes   int64 `json:"output_total_bytes"`
+	// FileSize bounds the size of every file that the program writes, wherever it is: the disk
+	// limit, or a lower fsize that the request asked for. Nil means no bound.
+	FileSize *FileSize `json:"file_size,omitempty"`
+	// DiskBound is how the kernel enforces DiskBytes: [DiskQuota], [DiskLoop], or
+	// [DiskFileSize], which is no more than FileSize. DiskHard says that the policy demands one
+	// of the first two.
+	DiskBound          string `json:"disk_bound"`
+	DiskHard           bool   `json:"disk_hard,omitempty"`
+	DiskBytes          int64  `json:"disk_bytes"`
+	OutputLimitBytes   int64  `json:"output_limit_bytes"`
+	StreamFileBytes    int64  `json:"stream_file_bytes"`
+	CaptureStdoutBytes int64  `json:"capture_stdout_bytes"`
+	CaptureStderrBytes int64  `json:"capture_stderr_bytes"`
+	OutputFiles        int    `json:"output_files"`
+	OutputDepth        int    `json:"output_depth"`
+	OutputFileBytes    int64  `json:"output_file_bytes"`
+	OutputTotalBytes   int64  `json:"output_total_bytes"`
 }
+
+// Ways to enforce a disk limit; see result.DiskBound.
+const (
+	DiskQuota    = "quota"
+	DiskLoop     = "loop"
+	DiskFileSize = "rlimit"
+)
+
+// FileSize is RLIMIT_FSIZE of setrlimit(2), in bytes. A program may raise its limit from Soft up to
+// Hard.
+type FileSize struct {
+	Soft int64 `json:"soft"`
+	Hard int64 `json:"hard"`
+}
+
+// DeadlineEnv is [policy.DeadlineEnv].
+const DeadlineEnv = policy.DeadlineEnv
+
+// SoftSignals are the signals that can ask a program to finish, with Linux's numbers.
+var SoftSignals = map[string]syscall.Signal{"SIGHUP": 1, "SIGINT": 2, "SIGUSR1": 10, "SIGUSR2": 12, "SIGTERM": 15}
 
 // HostMount is a file or directory of the host that is mounted read-only.
 type HostMount struct {
@@ -311,6 +371,10 @@ type Ulimit struct {
 // number is usually not an account of the host, whereas uid 1000 is a person on many
 // machines.
 const DedicatedUser = "64646:64646"
+
+// LeasedUser is the user of a plan whose run leases a user ID of its own before its
+// container exists. The run's spec has the leased one in its place.
+const LeasedUser = "leased"
 
 // DedicatedID is the user ID and group ID of [DedicatedUser].
 const DedicatedID = 64646

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/collect"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -28,21 +27,26 @@ func (f *final) empty(ctx context.Context) error {
 		return nil
 	}
 	f.foreign = !f.leftByEarlierRun(ctx)
-	if err = f.moveAway(names); err == nil {
+	if err = f.moveAway(names, f.backupPath()); err == nil {
 		return nil
 	}
 	if f.foreign {
 		return f.pathError("holds what no run left there, and it cannot be moved aside", err)
 	}
-	if err := fsx.Empty(f.root); err != nil {
+	// There is no room beside it. What is deleted is looked at once more, out of the way of
+	// others.
+	if err := f.moveAway(names, f.backupIn()); err != nil {
 		return f.pathError("cannot be emptied", err)
+	}
+	if warning := f.commit(ctx); warning != "" {
+		return errors.Join(f.pathError("cannot be emptied", errors.New(warning)), f.putBack())
 	}
 	return nil
 }
 
-// moveAway moves the entries of ./final to a new backup directory beside it: all of them,
-// or none.
-func (f *final) moveAway(names []string) error {
+// moveAway moves the entries of ./final to a new backup directory: all of them, or none. What
+// appears meanwhile was left by no run.
+func (f *final) moveAway(names []string, backup string) error {
 	opened, err := f.root.Stat(".")
 	if err != nil {
 		return err
@@ -50,22 +54,44 @@ func (f *final) moveAway(names []string) error {
 	if named, err := os.Lstat(f.path); err != nil || !os.SameFile(opened, named) {
 		return errors.New("it was replaced by something else")
 	}
-	backup := f.path + ".before-" + f.runID
 	if err := os.Mkdir(backup, 0o700); err != nil {
 		return err
 	}
 	f.backup = backup
-	if err := move(names, f.path, backup); err != nil {
-		return errors.Join(err, f.rollback())
+	err = move(names, f.path, backup)
+	if err == nil {
+		names, err = entries(f.root)
+		names = slices.DeleteFunc(names, func(name string) bool { return filepath.Join(f.path, name) == backup })
+	}
+	if err == nil && len(names) > 0 {
+		f.foreign = true
+		err = move(names, f.path, backup)
+	}
+	if err != nil {
+		return errors.Join(err, f.putBack())
 	}
 	return nil
 }
 
-// move renames entries from one directory to another of the same parent.
+// backupPath is the directory for the earlier content of ./final, backupIn the one in ./final
+// itself where there is no room beside it.
+func (f *final) backupPath() string { return f.path + ".before-" + f.runID }
+func (f *final) backupIn() string   { return filepath.Join(f.path, ".evalbox-before-"+f.runID) }
+
+// move renames entries from one directory to another, beside it or in it.
 func move(names []string, from, to string) error {
 	return fsx.InRoot(filepath.Dir(from), func(parent *os.Root) error {
+		base := filepath.Dir(from)
 		for _, name := range names {
-			if err := parent.Rename(path.Join(filepath.Base(from), name), path.Join(filepath.Base(to), name)); err != nil {
+			old, err := filepath.Rel(base, filepath.Join(from, name))
+			if err != nil {
+				return err
+			}
+			moved, err := filepath.Rel(base, filepath.Join(to, name))
+			if err != nil {
+				return err
+			}
+			if err := parent.Rename(old, moved); err != nil {
 				return err
 			}
 		}
@@ -73,20 +99,36 @@ func move(names []string, from, to string) error {
 	})
 }
 
-// rollback undoes empty and note, for a run whose program never started.
+// rollback undoes grant, for a run whose program never started.
 func (f *final) rollback() error {
 	if f == nil {
 		return nil
 	}
+	if f.granted && f.owner.Path != "" {
+		if _, err := handBack(f.root, f.owner); err != nil {
+			return f.pathError("cannot be handed back entirely", err)
+		}
+	}
+	f.granted = false
 	if err := f.unnote(); err != nil {
 		return fmt.Errorf("forgetting who filled final %q: %w", f.path, fsx.Cause(err))
 	}
+	if err := f.putBack(); err != nil {
+		return fmt.Errorf("putting back what lay in final %q, now in %q: %w", f.path, f.backup, fsx.Cause(err))
+	}
+	return nil
+}
+
+// putBack moves the backup back into ./final.
+func (f *final) putBack() error {
 	if f.backup == "" {
 		return nil
 	}
 	var names []string
+	ours := false
 	err := fsx.InRoot(f.backup, func(root *os.Root) (err error) {
 		names, err = entries(root)
+		ours = f.isStillLeft(context.Background(), root)
 		return err
 	})
 	if err == nil {
@@ -96,46 +138,113 @@ func (f *final) rollback() error {
 		err = os.Remove(f.backup)
 	}
 	if err != nil {
-		return fmt.Errorf("putting back what lay in final %q, now in %q: %w", f.path, f.backup, fsx.Cause(err))
+		return err
 	}
 	f.backup = ""
-	return nil
+	if !ours {
+		return nil
+	}
+	// The moves changed the identity of the entries.
+	if f.earlier.Left, err = fsx.Identify(context.Background(), f.root, maxEntries); err != nil {
+		return err
+	}
+	return writeNote(f.store, *f.earlier)
 }
 
 // commit decides about the backup, once the program has started. The warning is for the
 // result.
-func (f *final) commit() (warning string) {
-	switch {
-	case f.backup == "":
+func (f *final) commit(ctx context.Context) (warning string) {
+	if f.backup == "" {
 		return ""
-	case f.foreign:
+	}
+	still := false
+	if !f.foreign {
+		_ = fsx.InRoot(f.backup, func(root *os.Root) error {
+			still = f.isStillLeft(ctx, root)
+			return nil
+		}) // one that cannot be read stays
+	}
+	if !still {
 		return fmt.Sprintf("what lay in final before was not left there by a run: it is now in %s", f.backup)
 	}
 	if err := fsx.Remove(f.backup); err != nil {
 		return fmt.Sprintf("what the earlier run left in final could not be deleted: it is in %s: %v", f.backup, fsx.Cause(err))
 	}
+	f.backup = ""
 	return ""
 }
 
-// leftByEarlierRun reports whether ./final holds exactly the recorded outputs of the run
-// that filled it last: nothing was added or changed since. Without a record it does not.
+// leftByEarlierRun reports whether ./final holds exactly what the run left that filled it
+// last: nothing was added or changed since. Without a finished record of that run it does
+// not.
 func (f *final) leftByEarlierRun(ctx context.Context) bool {
-	found, err := f.store.Load(FilledLast(f.store, f.path))
-	if err != nil || found.Result == nil {
+	f.earlier = f.earlierNote()
+	if f.earlier == nil || f.earlier.Left == nil {
 		return false
 	}
-	info, err := os.Stat(filepath.Join(found.Dir, record.ResultFile))
-	if err != nil {
+	if state, err := f.store.State(f.earlier.RunID); err != nil || state != record.Finished {
 		return false
 	}
-	same, err := collect.Same(ctx, f.root, outputLimits(found.Spec.Job), found.Result.Outputs, found.Result.OutputsSkipped, info.ModTime())
-	return err == nil && same
+	now, err := fsx.Identify(ctx, f.root, maxEntries)
+	return err == nil && now != nil && *now == *f.earlier.Left
 }
 
-// finalNote says which run filled a ./final last.
+// earlierNote returns the note of the run that filled ./final before this one; nil if there is
+// none.
+func (f *final) earlierNote() *finalNote {
+	note := readNote(f.store, f.path)
+	if note.Path == "" {
+		return nil
+	}
+	note.Earlier = nil
+	return &note
+}
+
+// isStillLeft reports whether a backup holds what leftByEarlierRun saw: somebody may have
+// come between.
+func (f *final) isStillLeft(ctx context.Context, backup *os.Root) bool {
+	if f.earlier == nil || f.earlier.Left == nil {
+		return false
+	}
+	now, err := fsx.Identify(ctx, backup, maxEntries)
+	return err == nil && now != nil && now.Moved == f.earlier.Left.Moved
+}
+
+// finalNote says which run filled a ./final last, and what it left there.
 type finalNote struct {
 	Path  string `json:"path"`
 	RunID string `json:"run_id"`
+	// Lent is set as long as the program may have it: it has to be handed back.
+	Lent *record.Ownership `json:"lent,omitempty"`
+	// Left is everything that the run left; nil if that is unknown, or if anything there
+	// was not the program's.
+	Left *fsx.Identity `json:"left,omitempty"`
+	// Earlier is the note of the run before, without that of the one before it.
+	Earlier *finalNote `json:"earlier,omitempty"`
+}
+
+// readNote returns the note about a ./final; the zero note if there is none.
+func readNote(store *record.Store, path string) finalNote {
+	var note finalNote
+	if path == "" || record.ReadJSON(finalFile(store, path), &note) != nil || note.Path != path {
+		return finalNote{}
+	}
+	return note
+}
+
+func writeNote(store *record.Store, note finalNote) error {
+	file := finalFile(store, note.Path)
+	if err := record.WriteJSON(file, note); err != nil {
+		return record.StateError(file, "cannot be written", err)
+	}
+	return nil
+}
+
+func removeNote(store *record.Store, path string) error {
+	if err := os.Remove(finalFile(store, path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return record.StateError(path, "its note cannot be removed", err)
+	}
+	return nil
 }
 
 // note records that this run fills its ./final. It is written before the program starts,
@@ -144,13 +253,13 @@ func (f *final) note() error {
 	if f.lock == nil {
 		return nil // the record's own
 	}
-	file := finalFile(f.store, f.path, "json")
-	f.earlier, _ = os.ReadFile(file) // there may be none
-	if err := record.WriteJSON(file, finalNote{Path: f.path, RunID: f.runID}); err != nil {
-		return record.StateError(file, "cannot be written", err)
+	f.earlier = f.earlierNote()
+	note := finalNote{Path: f.path, RunID: f.runID, Earlier: f.earlier}
+	if f.owner.Path != "" {
+		note.Lent = &f.owner
 	}
 	f.noted = true
-	return nil
+	return writeNote(f.store, note)
 }
 
 // unnote undoes note.
@@ -159,23 +268,33 @@ func (f *final) unnote() error {
 		return nil
 	}
 	f.noted = false
-	file := finalFile(f.store, f.path, "json")
 	if f.earlier == nil {
-		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return removeNote(f.store, f.path)
 	}
-	return fsx.WriteFile(file, f.earlier, 0o600, false)
+	return writeNote(f.store, *f.earlier)
 }
 
-// FilledLast returns the run that filled a ./final last; empty if it is unknown.
-func FilledLast(store *record.Store, path string) string {
-	var note finalNote
-	if path == "" || record.ReadJSON(finalFile(store, path, "json"), &note) != nil {
-		return ""
+// leave records what this run left in ./final; nil if that is unknown.
+func (f *final) leave(left *fsx.Identity) error {
+	if !f.noted {
+		return nil
 	}
-	return note.RunID
+	return writeNote(f.store, finalNote{Path: f.path, RunID: f.runID, Left: left, Earlier: f.earlier})
+}
+
+// stillLent records that ./final has to be handed back once more.
+func (f *final) stillLent() error {
+	if !f.noted || f.owner.Path == "" {
+		return nil
+	}
+	return writeNote(f.store, finalNote{Path: f.path, RunID: f.runID, Lent: &f.owner, Earlier: f.earlier})
+}
+
+// FilledLast returns the run that filled a ./final last; empty if it is unknown. owed says that
+// the ./final was not handed back.
+func FilledLast(store *record.Store, path string) (runID string, owed bool) {
+	note := readNote(store, path)
+	return note.RunID, note.Lent != nil
 }
 
 func entries(root *os.Root) ([]string, error) {
@@ -202,10 +321,10 @@ func Clear(ctx context.Context, store *record.Store, path string) (warning strin
 	if err := f.empty(ctx); err != nil {
 		return "", err
 	}
-	if err := os.Remove(finalFile(store, path, "json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", errors.Join(record.StateError(path, "its note cannot be removed", err), f.rollback())
+	if err := removeNote(store, path); err != nil {
+		return "", errors.Join(err, f.rollback())
 	}
-	return f.commit(), nil
+	return f.commit(ctx), nil
 }
 
 // LeftBy returns the run whose outputs a ./final holds: all of them, unchanged, and nothing
@@ -214,7 +333,7 @@ func LeftBy(ctx context.Context, store *record.Store, path string) (runID string
 	_ = fsx.InRoot(path, func(root *os.Root) error {
 		f := &final{store: store, path: path, root: root}
 		if f.leftByEarlierRun(ctx) {
-			runID = FilledLast(store, path)
+			runID = f.earlier.RunID
 		}
 		return nil
 	}) // one that cannot be read holds nothing that is known

@@ -43,8 +43,9 @@ type copies struct {
 	labels map[string]string
 	// opened says that there may be a volume of this run, taken that the volume's name
 	// belongs to another run.
-	opened, taken bool
-	monitor       *monitor
+	// resumed says that a controller that died may have fetched a part of it.
+	opened, taken, resumed bool
+	monitor                *monitor
 	// connected receives the result of the first connection of the monitor, once it is not
 	// asked any more about the transfer.
 	connected chan error

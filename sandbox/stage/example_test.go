@@ -55,7 +55,7 @@ func Example() {
 		return
 	}
 	left := s.Collect(ctx, true, true, false)
-	s.Restore()
+	s.Restore(ctx, false)
 	for _, output := range left.Outputs {
 		fmt.Println(output.Path, output.SizeBytes)
 	}

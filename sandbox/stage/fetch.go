@@ -29,6 +29,7 @@ func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, []
 	c.endWatch()
 	limits := outputLimits(c.Plan.Job)
 	unpacker := archive.NewUnpacker(c.final.root, archive.FinalDir, limits, c.room)
+	unpacker.Resume = c.resumed
 	list := c.listFinal(ctx, limited)
 	fetchErr := c.fetchAll(ctx, archive.FinalDir, unpacker, list)
 	if fetchErr != nil {
@@ -39,7 +40,8 @@ func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, []
 		}
 		c.Warn("outputs are incomplete: %v", fsx.Cause(fetchErr))
 	}
-	outputs, skipped, err := collect.Outputs(ctx, c.final.root, limits)
+	c.recordLeft(ctx, unpacker.Made())
+	outputs, skipped, err := collect.Outputs(ctx, c.final.root, limits, nil)
 	if err != nil && fetchErr == nil {
 		c.Warn("outputs are incomplete: %v", fsx.Cause(err))
 	}
@@ -51,6 +53,18 @@ func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, []
 	skipped = append(skipped, unpacker.Skipped.Sorted()...)
 	slices.SortStableFunc(skipped, func(a, b result.SkippedOutput) int { return strings.Compare(a.Path, b.Path) })
 	return outputs, skipped
+}
+
+// recordLeft records what was unpacked as what this run left. Nothing else may be in ./final: it
+// would be somebody else's.
+func (c *copies) recordLeft(ctx context.Context, made int) {
+	left, err := fsx.Identify(ctx, c.final.root, maxEntries)
+	if err != nil || left != nil && left.Entries != made {
+		left = nil
+	}
+	if err := c.final.leave(left); err != nil {
+		c.Warn("%v", err)
+	}
 }
 
 // room is the number of bytes that may still be written to the disk of the local ./final.
@@ -175,6 +189,7 @@ func (c *copies) tree(ctx context.Context, i int, t *workingCopy) (treeState, er
 	wide.Files, wide.Depth = limits.Files+len(t.base), max(limits.Depth, t.base.Depth()+1)
 	refused := tree.Now{Entries: map[string]tree.Entry{}, Left: map[string]result.SkippedOutput{}}
 	unpacker := archive.NewUnpacker(t.root, treeDir(i), wide, c.room)
+	unpacker.Resume = c.resumed
 	unpacker.Known = func(name string, size int64) bool {
 		was := t.base[name]
 		return was.Kind == tree.KindFile && was.Size == size

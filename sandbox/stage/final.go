@@ -26,17 +26,17 @@ type final struct {
 	lock  *finalLock
 	// dir holds the lock of the directory itself, which runs of all state directories
 	// share.
-	dir  io.Closer
-	mode fs.FileMode
-	// made says that the run created the caller's ./final, granted that the program's user
-	// was given it, noted that the run is on record as the one that fills it.
+	dir io.Closer
+	// made says that the run created the caller's ./final, granted that the program may
+	// have written to it and it was not handed back since, noted that the run is on record
+	// as the one that fills it.
 	made, granted, noted bool
 	// backup is the directory with the earlier content, and foreign says that no earlier
 	// run left that content.
 	backup  string
 	foreign bool
-	// earlier is the note of the run that filled ./final before.
-	earlier []byte
+	// earlier is the note of the run that filled ./final before; nil if there is none.
+	earlier *finalNote
 }
 
 // openFinal finds or makes ./final, locks it against other runs and opens it. The final
@@ -63,7 +63,7 @@ func openFinal(store *record.Store, plan spec.Spec, recordDir string) (*final, e
 	if err := f.open(); err != nil {
 		return f, err
 	}
-	return f, f.planGrant(plan.Class)
+	return f, f.planGrant(plan)
 }
 
 // open opens the directory, and takes the lock of the directory itself.
@@ -83,12 +83,12 @@ func (f *final) pathError(rule string, err error) error {
 }
 
 // planGrant notes whom ./final belongs to if the program runs as another user.
-func (f *final) planGrant(class spec.Class) error {
+func (f *final) planGrant(plan spec.Spec) error {
+	class := plan.Class
 	info, err := f.root.Stat(".")
 	if err != nil {
 		return f.pathError("cannot be read", err)
 	}
-	f.mode = info.Mode().Perm()
 	if class.Transfer == spec.TransferCopy {
 		// The program writes elsewhere; this process writes here what it left.
 		if err := mayWriteIn(f.path); err != nil {
@@ -96,13 +96,21 @@ func (f *final) planGrant(class spec.Class) error {
 		}
 		return nil
 	}
+	before, err := fsx.StateOf(f.root)
+	if err != nil {
+		return f.pathError("cannot be read", err)
+	}
 	uid, gid, ok := fsx.OwnerOf(info)
-	toUID, toGID, err := numericUser(class.User)
+	toUID, toGID, err := numericUser(class.UserOnHost())
 	if !ok || err != nil {
 		return err
 	}
+	if plan.Job.DiskBound == spec.DiskLoop {
+		toUID, toGID = os.Geteuid(), os.Getegid() // this process copies what the program left
+	}
+	f.owner = record.Ownership{Path: f.path, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID, Dir: &before}
 	if uid != toUID && os.Geteuid() == 0 {
-		f.owner = record.Ownership{Path: f.path, Granted: true, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID}
+		f.owner.Granted = true
 		uid, gid = toUID, toGID
 	}
 	if !permits(info.Mode(), uid == toUID, gid == toGID, mayWrite) {
@@ -114,14 +122,17 @@ func (f *final) planGrant(class spec.Class) error {
 
 // grant empties ./final and gives it to the program's user, who may then write it: nothing
 // is moved in or out any more.
-func (f *final) grant(ctx context.Context) error {
-	f.granted = true
+func (f *final) grant(ctx context.Context, bound func() error) error {
 	if err := f.empty(ctx); err != nil {
 		return err
 	}
 	if err := f.note(); err != nil {
 		return err
 	}
+	if err := bound(); err != nil {
+		return err
+	}
+	f.granted = true
 	if f.owner.Granted {
 		if err := f.root.Lchown(".", f.owner.ToUID, f.owner.ToGID); err != nil {
 			return f.pathError("cannot be given to the program's user", err)
@@ -130,24 +141,39 @@ func (f *final) grant(ctx context.Context) error {
 	return nil
 }
 
-// reopen restores the mode of ./final: a program may have removed our access to its
-// own directory.
-func (f *final) reopen() error {
-	if err := f.root.Chmod(".", f.mode); err != nil {
-		return f.pathError("cannot be opened again", err)
+// handBack gives ./final and everything in it back to its owner. What is there then is on
+// record as what this run left, unless somebody else had a hand in it. modes are the
+// permissions of the files before. It does nothing the second time.
+func (f *final) handBack() (modes map[fsx.ID]uint32, warning string, err error) {
+	if !f.granted || f.root == nil || f.owner.Path == "" {
+		return nil, "", nil
 	}
-	return nil
+	handed, err := handBack(f.root, f.owner)
+	if err != nil {
+		return handed.Modes, "", &spec.PathError{Field: "final", Path: f.path, Rule: "cannot be handed back entirely; repeat it with: sandbox gc", Err: err}
+	}
+	f.granted = false
+	if handed.Unlisted > 0 {
+		warning = fmt.Sprintf("final holds %d entries with more extended attributes than can be listed: they keep them", handed.Unlisted)
+	}
+	return handed.Modes, warning, f.leave(handed.Identity)
 }
 
-// restore gives ./final and everything in it back to its owner.
-func (f *final) restore() error {
-	if !f.owner.Granted || !f.granted || f.root == nil {
-		return nil
+// handBack hands the ./final of a run back.
+func handBack(root *os.Root, owner record.Ownership) (fsx.HandedBack, error) {
+	if os.Geteuid() != 0 && os.Geteuid() != owner.ToUID {
+		return fsx.HandedBack{}, nil // the files of another user, who keeps them
 	}
-	if err := fsx.ChownTree(f.root, f.owner.ToUID, f.owner.UID, f.owner.GID); err != nil {
-		return &spec.PathError{Field: "final", Path: f.path, Rule: "cannot be handed back entirely", Err: err}
+	if owner.Dir != nil {
+		if err := owner.Dir.LetIn(owner.Path); err != nil {
+			return fsx.HandedBack{}, err
+		}
 	}
-	return nil
+	back := fsx.Handback{From: owner.ToUID, UID: -1, GID: -1, Dir: owner.Dir, Most: maxEntries}
+	if owner.Granted {
+		back.UID, back.GID = owner.UID, owner.GID
+	}
+	return fsx.HandBack(root, back)
 }
 
 // discard undoes everything, for a run whose program never started.
@@ -155,7 +181,7 @@ func (f *final) discard() error {
 	if f == nil {
 		return nil
 	}
-	errs := []error{f.restore(), f.rollback()}
+	errs := []error{f.rollback()}
 	if f.made {
 		// Only if it is empty, which it is unless somebody else wrote to it.
 		errs = append(errs, os.Remove(f.path))
@@ -179,44 +205,4 @@ func (f *final) close() error {
 		errs = append(errs, f.dir.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// Reclaim cleans up after a run that will never finish and whose container is gone: it gives
-// ./final back to its owner and frees the reserved space. It may be called again.
-func Reclaim(store *record.Store, id string) (err error) {
-	journal, err := store.Journal(id)
-	if errors.Is(err, record.ErrNoRecord) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	dir := store.RecordDir(id)
-	if err := os.Remove(filepath.Join(dir, record.ReserveFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return record.StateError(dir, "cannot be written", err)
-	}
-	for _, mounted := range record.MountedDirs {
-		if err := os.RemoveAll(filepath.Join(dir, mounted)); err != nil {
-			return record.StateError(dir, "cannot be written", err)
-		}
-	}
-	owner := journal.Final
-	if !owner.Granted {
-		return nil
-	}
-	if !fsx.Within(owner.Path, dir) {
-		lock, err := lockFinal(store, owner.Path)
-		if err != nil {
-			return fmt.Errorf("handing back final of run %s: %w", id, err)
-		}
-		defer func() { err = errors.Join(err, lock.release()) }()
-	}
-	root, err := os.OpenRoot(owner.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("handing back final %q of run %s: %w", owner.Path, id, fsx.Cause(err))
-	}
-	return errors.Join(fsx.ChownTree(root, owner.ToUID, owner.UID, owner.GID), root.Close())
 }

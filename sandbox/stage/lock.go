@@ -2,13 +2,13 @@ package stage
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
-	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -22,50 +22,58 @@ var ErrBusy = errors.New("in use by another run")
 // directory itself is locked for this run alone. Every directory above it is shared with
 // other runs below, so that none of those can become a ./final.
 //
-// The lock files are named after the paths and never deleted: deleting one would let two
-// runs lock two files of one name. The kernel releases them when the process dies.
-type finalLock struct{ held []*flock.Flock }
+// Each path has its byte in one file. The kernel frees the locks when the process dies.
+type finalLock struct{ held *fsx.ByteLocks }
 
 // lockFinal locks a cleaned, absolute path with links resolved.
 func lockFinal(store *record.Store, final string) (*finalLock, error) {
-	l := &finalLock{}
-	for dir := filepath.Dir(final); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if err := l.take(finalFile(store, dir, "lock"), (*flock.Flock).TryRLock); err != nil {
-			return nil, errors.Join(fmt.Errorf("final %q lies in %q: %w", final, dir, err), l.release())
-		}
+	file := filepath.Join(store.LocksDir(), "finals")
+	held, err := fsx.OpenByteLocks(file)
+	if err != nil {
+		return nil, record.StateError(file, "cannot be locked", err)
 	}
-	if err := l.take(finalFile(store, final, "lock"), (*flock.Flock).TryLock); err != nil {
-		return nil, errors.Join(fmt.Errorf("final %q: %w", final, err), l.release())
+	dir := final
+	err = held.Lock(lockOf(final))
+	for err == nil && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		err = held.RLock(lockOf(dir))
 	}
-	return l, nil
+	if err == nil {
+		return &finalLock{held}, nil
+	}
+	err = errors.Join(lockError(file, err), held.Close())
+	if dir == final {
+		return nil, fmt.Errorf("final %q: %w", final, err)
+	}
+	return nil, fmt.Errorf("final %q lies in %q: %w", final, dir, err)
 }
 
-func (l *finalLock) take(path string, try func(*flock.Flock) (bool, error)) error {
-	file := flock.New(path, flock.SetPermissions(0o600))
-	switch got, err := try(file); {
-	case err != nil:
-		return record.StateError(path, "cannot be locked", err)
-	case !got:
+func lockError(file string, err error) error {
+	if errors.Is(err, fsx.ErrLocked) {
 		return ErrBusy
 	}
-	l.held = append(l.held, file)
-	return nil
+	return record.StateError(file, "cannot be locked", err)
 }
 
-func (l *finalLock) release() error {
-	var errs []error
-	for _, file := range l.held {
-		errs = append(errs, file.Close())
-	}
-	l.held = nil
-	return errors.Join(errs...)
+func (l *finalLock) release() error { return l.held.Close() }
+
+// lockOf is the number of a path's lock. Two paths of one number could only be locked one
+// after the other; there are 2^63 numbers.
+func lockOf(path string) int64 {
+	sum := sha256.Sum256([]byte(path))
+	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1) // the top bit is gone
 }
 
-// finalFile is a file of the state directory about one ./final.
-func finalFile(store *record.Store, final, kind string) string {
+// finalFile is the note of the state directory about one ./final.
+func finalFile(store *record.Store, final string) string {
 	sum := sha256.Sum256([]byte(final))
-	return filepath.Join(store.LocksDir(), "final-"+hex.EncodeToString(sum[:8])+"."+kind)
+	return filepath.Join(store.LocksDir(), notePrefix+hex.EncodeToString(sum[:8])+noteSuffix)
 }
+
+const (
+	notePrefix = "final-"
+	noteSuffix = ".json"
+)
 
 // lockDir takes the lock of a directory itself, which runs of all state directories share.
 func lockDir(path string) (io.Closer, error) {

@@ -30,7 +30,7 @@ func (m *mounts) send(ctx context.Context, _ map[string]string) (engine.Sources,
 	if len(m.trees) == 0 {
 		return m.Sources, nil
 	}
-	uid, gid, err := numericUser(m.Plan.Class.User)
+	uid, gid, err := numericUser(m.Plan.Class.UserOnHost())
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (m *mounts) send(ctx context.Context, _ map[string]string) (engine.Sources,
 		}
 		uid, gid = -1, -1
 	}
-	err = m.copyTrees(ctx, func(_ int, t *workingCopy) (tree.Sink, error) { return tree.NewDirSink(t.root, uid, gid), nil })
+	err = m.copyTrees(ctx, func(_ int, t *workingCopy) (tree.Sink, error) { return tree.NewDirSink(t.inside, uid, gid), nil })
 	return m.Sources, err
 }
 
@@ -65,6 +65,7 @@ func (m *mounts) watchDisk(ctx context.Context) {
 		case <-time.After(period):
 		}
 		began := time.Now()
+		m.sampleBound()
 		if m.overfull(ctx) {
 			m.Stop(outcome.StopDiskLimit)
 			return
@@ -83,7 +84,7 @@ func (m *mounts) watchFreeSpace(ctx context.Context) {
 		case <-time.After(diskPeriod):
 		}
 		for _, dir := range []string{m.final.path, m.Dir} {
-			if free, known := fsx.FreeBytes(dir); known && free < minFree/2 && (dir != m.Dir || len(m.trees) > 0) {
+			if free, known := fsx.FreeBytes(dir); known && free < minFree/2 && (dir != m.Dir || len(m.trees) > 0 || m.bound.image != nil) {
 				m.Stop(outcome.StopDiskFull)
 				return
 			}
@@ -93,9 +94,9 @@ func (m *mounts) watchFreeSpace(ctx context.Context) {
 
 // overfull reports whether the program holds more on this disk than it may.
 func (m *mounts) overfull(ctx context.Context) bool {
-	roots := []*os.Root{m.final.root}
+	roots := []*os.Root{m.bound.final}
 	for _, t := range m.trees {
-		roots = append(roots, t.root)
+		roots = append(roots, t.inside)
 	}
 	var bytes int64
 	var entries int
@@ -107,13 +108,14 @@ func (m *mounts) overfull(ctx context.Context) bool {
 }
 
 func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput) {
-	if err := m.final.reopen(); err != nil {
-		m.Warn("%v", err)
-	}
+	m.bringBack(ctx, "final", m.bound.final, m.final.root)
+	// First of all: what is there from now on is not the program's. It also takes back our
+	// access, which the program may have removed.
+	modes := m.handBack()
 	if !limited && m.overfull(ctx) {
 		m.overLimit()
 	}
-	outputs, skipped, err := collect.Outputs(ctx, m.final.root, outputLimits(m.Plan.Job))
+	outputs, skipped, err := collect.Outputs(ctx, m.final.root, outputLimits(m.Plan.Job), modes)
 	if err != nil {
 		m.Warn("outputs are incomplete: %v", fsx.Cause(err))
 	}
@@ -122,7 +124,8 @@ func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, []
 
 func (m *mounts) tree(ctx context.Context, _ int, t *workingCopy) (treeState, error) {
 	// A program may have removed our access to its own directory.
-	_ = t.root.Chmod(".", 0o755) // an error shows when it is read
+	_ = os.Chmod(t.live, 0o755) // an error shows when it is read
+	m.bringBack(ctx, "tree "+t.job.Target, t.inside, t.root)
 	return tree.List(ctx, t.root, t.base, outputLimits(m.Plan.Job))
 }
 

@@ -11,8 +11,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -62,6 +64,12 @@ type Stage struct {
 	trees   []*workingCopy
 	reserve string
 	files   carrier
+	closed  bool
+
+	bound bound
+	// inside is the path of ./final as the engine mounts it.
+	inside   string
+	enforced result.DiskBound
 }
 
 // carrier makes the files of a run available to the engine, and brings them back.
@@ -91,22 +99,39 @@ func Open(o Options) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stage{Options: o, Dir: dir, Sources: engine.Sources{}}
+	s := newStage(o, dir)
+	// From here on another process can see that this one is at work.
+	err = record.WriteJSON(filepath.Join(dir, record.JournalFile),
+		record.Journal{Schema: record.JournalSchema, ID: o.Plan.Job.RunID, Owner: owner.This().String(), Created: time.Now().UTC()})
+	if err != nil {
+		err = record.StateError(dir, "cannot be written", err)
+	} else {
+		err = s.fill()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Discard(context.Background()))
+	}
+	return s, nil
+}
+
+func newStage(o Options, dir string) *Stage {
+	s := &Stage{Options: o, Dir: dir, Sources: engine.Sources{}, reserve: filepath.Join(dir, record.ReserveFile)}
 	s.files = &mounts{s}
 	if s.Copied() {
 		s.files = &copies{Stage: s}
 	}
-	if err := s.fill(); err != nil {
-		return nil, errors.Join(err, s.Discard(context.Background()))
-	}
-	return s, nil
+	return s
 }
 
 // Copied reports whether the files are copied to the engine, instead of mounted.
 func (s *Stage) Copied() bool { return s.Plan.Class.Transfer == spec.TransferCopy }
 
 // Ownership says whose ./final was before the run, for the journal.
-func (s *Stage) Ownership() record.Ownership { return s.final.owner }
+func (s *Stage) Ownership() record.Ownership {
+	was := s.final.owner
+	was.Backup, was.Foreign = s.final.backup, s.final.foreign
+	return was
+}
 
 // fill makes the files that the container mounts.
 func (s *Stage) fill() (err error) {
@@ -124,7 +149,7 @@ func (s *Stage) fill() (err error) {
 	case s.Copied():
 		// The program gets a copy, which it may read.
 	case job.Input != "":
-		if err := checkReadable("input", job.Input, s.Plan.Class.User); err != nil {
+		if err := checkReadable("input", job.Input, s.Plan.Class.UserOnHost()); err != nil {
 			return err
 		}
 	default:
@@ -137,7 +162,12 @@ func (s *Stage) fill() (err error) {
 		return err
 	}
 	s.final, err = openFinal(s.Store, s.Plan, s.Dir)
-	s.Sources[spec.RoleFinal] = s.final.path
+	if err != nil {
+		return err
+	}
+	s.inside = s.final.path
+	err = s.openBound()
+	s.Sources[spec.RoleFinal] = s.inside
 	return err
 }
 
@@ -148,7 +178,7 @@ func (s *Stage) openMounts() error {
 		if s.Copied() {
 			continue
 		}
-		if err := checkReadable("mount", m.Source, s.Plan.Class.User); err != nil {
+		if err := checkReadable("mount", m.Source, s.Plan.Class.UserOnHost()); err != nil {
 			return err
 		}
 	}
@@ -172,7 +202,6 @@ func (s *Stage) reserveSpace() error {
 		return fmt.Errorf("state folder %q: %w: %v free, a run needs %v", filepath.Dir(s.Dir), record.ErrNoSpace,
 			policy.Size(free), policy.Size(minFree))
 	}
-	s.reserve = filepath.Join(s.Dir, record.ReserveFile)
 	file, err := os.OpenFile(s.reserve, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err == nil {
 		err = errors.Join(fsx.Reserve(file, resultReserve), file.Close())
@@ -201,17 +230,39 @@ func (s *Stage) Watch(ctx context.Context) { s.files.watch(ctx) }
 
 // Grant empties ./final and gives it to the program's user, right before the program
 // starts. Only now is anything of the caller's changed.
-func (s *Stage) Grant(ctx context.Context) error { return s.final.grant(ctx) }
+func (s *Stage) Grant(ctx context.Context) error {
+	return s.final.grant(ctx, func() error { return s.boundDir(s.final.path, s.final.root) })
+}
 
 // Rollback puts the earlier content of ./final back, for a run whose program never started.
-func (s *Stage) Rollback() error { return s.final.rollback() }
+func (s *Stage) Rollback() error { return errors.Join(s.releaseProjects(), s.final.rollback()) }
 
-// Restore gives ./final back to its owner, and deletes the outputs of an earlier run.
-func (s *Stage) Restore() {
-	if err := s.final.restore(); err != nil {
+// handBack gives ./final back to its owner, with warnings. It returns the permissions of the
+// files before.
+func (s *Stage) handBack() map[fsx.ID]uint32 {
+	modes, warning, err := s.final.handBack()
+	if err != nil {
 		s.Warn("%v", err)
 	}
-	if warning := s.final.commit(); warning != "" {
+	if warning != "" {
+		s.Warn("%s", warning)
+	}
+	return modes
+}
+
+// Restore gives ./final back to its owner, and deletes the outputs of an earlier run. mayRun
+// says that the program may still run and change ./final: a garbage collection repeats it.
+func (s *Stage) Restore(ctx context.Context, mayRun bool) {
+	if err := errors.Join(s.releaseProjects(), s.closeImage()); err != nil {
+		s.Warn("%v", err)
+	}
+	s.handBack()
+	if mayRun {
+		if err := s.final.stillLent(); err != nil {
+			s.Warn("%v", err)
+		}
+	}
+	if warning := s.final.commit(ctx); warning != "" {
 		s.Warn("%s", warning)
 	}
 }
@@ -225,24 +276,42 @@ func (s *Stage) Withdraw(ctx context.Context) {
 }
 
 // WriteResult writes the result atomically, which makes the run finished, and closes the
-// stage.
+// stage. It may be called again, to replace the result.
 func (s *Stage) WriteResult(res *result.Result) error {
 	text, err := res.Encode()
 	if err != nil {
 		return errors.Join(fmt.Errorf("encoding the result of run %s: %w", res.ID, err), s.Close())
 	}
 	// The reserved space is for this file.
-	if err := os.Remove(s.reserve); err != nil {
+	if err := os.Remove(s.reserve); err != nil && !s.closed {
 		s.Log.Debug("the reserve could not be removed", "error", err)
 	}
 	if err = fsx.WriteFile(filepath.Join(s.Dir, record.ResultFile), text, 0o600, true); err != nil {
 		err = record.StateError(s.Dir, "cannot be written", err)
 	}
+	if err == nil {
+		s.forget()
+	}
 	return errors.Join(err, s.Close())
 }
 
-// Close frees locks and descriptors. The record stays.
+// forget removes what only a process that collects again would need.
+func (s *Stage) forget() {
+	for i := range s.trees {
+		for _, file := range []string{record.ChangesFile(s.Dir, i), record.LeftFile(s.Dir, i)} {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				s.Log.Debug("a file of the collection is left behind", "error", err)
+			}
+		}
+	}
+}
+
+// Close frees locks and descriptors. The record stays. It may be called again.
 func (s *Stage) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
 	var errs []error
 	if s.reserve != "" {
 		if err := os.Remove(s.reserve); !errors.Is(err, fs.ErrNotExist) {
@@ -252,6 +321,12 @@ func (s *Stage) Close() error {
 	errs = append(errs, s.final.close())
 	for _, t := range s.trees {
 		errs = append(errs, t.root.Close())
+		if t.inside != nil && t.inside != t.root {
+			errs = append(errs, t.inside.Close())
+		}
+	}
+	if s.bound.image != nil && s.bound.final != nil {
+		errs = append(errs, s.bound.final.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -259,5 +334,5 @@ func (s *Stage) Close() error {
 // Discard removes everything that the stage has made, for a run whose program never
 // started. The program's user never saw ./final.
 func (s *Stage) Discard(ctx context.Context) error {
-	return errors.Join(s.files.close(ctx, false), s.final.discard(), s.Close(), fsx.Remove(s.Dir))
+	return errors.Join(s.files.close(ctx, false), s.releaseProjects(), s.closeImage(), s.final.discard(), s.Close(), s.Store.Discard(s.Plan.Job.RunID))
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/hostpath"
@@ -37,6 +37,15 @@ func open(store *record.Store, plan spec.Spec) (*Stage, error) {
 	return Open(Options{Store: store, Plan: plan, Log: slog.New(slog.DiscardHandler), Warn: func(string, ...any) {}})
 }
 
+// handBackAll hands ./final back, with any warning as an error.
+func handBackAll(w *Stage) error {
+	_, warning, err := w.final.handBack()
+	if warning != "" {
+		err = errors.Join(err, errors.New(warning))
+	}
+	return err
+}
+
 func TestStageOfARunThatNamesNothing(t *testing.T) {
 	store := recordtest.Open(t)
 	w, err := open(store, workSpec("r1"))
@@ -44,19 +53,19 @@ func TestStageOfARunThatNamesNothing(t *testing.T) {
 	record := filepath.Join(store.Dir(), "runs", "r1")
 	require.Equal(t, record, w.Dir)
 	require.Equal(t, engine.Sources{spec.RoleInput: record + "/input", spec.RoleFinal: record + "/final"}, w.Sources)
-	require.Equal(t, []string{"final", "input", "reserve"}, treetest.Everything(t, record))
+	require.Equal(t, []string{"final", "input", "journal.json", "reserve"}, treetest.Everything(t, record))
 	info, err := os.Stat(filepath.Join(record, "reserve"))
 	require.NoError(t, err)
 	require.Equal(t, int64(resultReserve), info.Size(), "room for the result is set aside")
 
 	require.NoError(t, w.Grant(t.Context()))
-	require.NoError(t, w.final.restore())
+	require.NoError(t, handBackAll(w))
 	require.NoError(t, w.Close())
-	require.Equal(t, []string{"final", "input"}, treetest.Everything(t, record), "the record stays")
+	require.Equal(t, []string{"final", "input", "journal.json"}, treetest.Everything(t, record), "the record stays")
 
 	_, err = open(store, workSpec("r1"))
 	require.ErrorContains(t, err, "recorded already")
-	require.Equal(t, []string{"final", "input"}, treetest.Everything(t, record), "a refused run leaves the other's record alone")
+	require.Equal(t, []string{"final", "input", "journal.json"}, treetest.Everything(t, record), "a refused run leaves the other's record alone")
 }
 
 func TestStageKeepsTheProgramThatRan(t *testing.T) {
@@ -199,19 +208,22 @@ func TestHandOverEmptiesAndLends(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"old", "old/result"}, treetest.Everything(t, final), "opening changes nothing of the caller's")
 	before := treetest.Owners(t, final)
-	require.NoError(t, w.final.restore(), "what was not handed over is not handed back")
+	require.NoError(t, handBackAll(w), "what was not handed over is not handed back")
 
 	require.NoError(t, w.Grant(t.Context()))
 	require.Empty(t, treetest.Everything(t, final))
 	if treetest.IsRoot() {
 		require.Equal(t, []uint32{64646}, treetest.Owners(t, final))
-		require.Equal(t, record.Ownership{Path: final, Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, w.final.owner)
+		want := record.Ownership{Path: final, Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}
+		want.Dir = w.final.owner.Dir
+		require.Equal(t, want, w.final.owner)
+		require.Equal(t, uint32(0o755), want.Dir.Mode)
 	}
 	treetest.Write(t, final, map[string]string{"new/result": "x"})
 	if treetest.IsRoot() {
-		require.NoError(t, fsx.ChownTree(w.final.root, -1, 64646, 64646))
+		require.NoError(t, exec.Command("chown", "-R", "64646:64646", final).Run())
 	}
-	require.NoError(t, w.final.restore())
+	require.NoError(t, handBackAll(w))
 	require.Equal(t, append(before, before...), treetest.Owners(t, final, filepath.Join(final, "new/result")))
 	require.NoError(t, w.Close())
 	require.Equal(t, []string{"new", "new/result"}, treetest.Everything(t, final))
@@ -232,7 +244,7 @@ func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
 	treetest.Write(t, final, map[string]string{"a/b": "x", "foreign": "x"})
 	require.NoError(t, os.Lchown(final+"/a", 64646, 64646))
 	require.NoError(t, os.Lchown(final+"/a/b", 64646, 64646))
-	require.NoError(t, w.final.restore())
+	require.NoError(t, handBackAll(w))
 	require.Equal(t, []uint32{12345, 12345, 12345}, treetest.Owners(t, final, final+"/a", final+"/a/b"))
 	require.Equal(t, []uint32{0}, treetest.Owners(t, final+"/foreign"), "not the program's")
 	require.NoError(t, w.Close())
@@ -321,7 +333,7 @@ func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
 	if !treetest.IsRoot() {
 		return // needs a small file system
 	}
-	for name, options := range map[string]string{"too little space": "size=1m", "too few inodes": "size=200m,nr_inodes=3"} {
+	for name, options := range map[string]string{"too little space": "mode=0700,size=1m", "too few inodes": "mode=0700,size=200m,nr_inodes=3"} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "disk")
 			treetest.MountTmpfs(t, dir, options)
@@ -339,7 +351,7 @@ func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
 	}
 
 	dir := filepath.Join(t.TempDir(), "disk")
-	treetest.MountTmpfs(t, dir, "size=100m")
+	treetest.MountTmpfs(t, dir, "mode=0700,size=100m")
 	store, err := record.Open(dir)
 	require.NoError(t, err)
 	w, err := open(store, workSpec("r1"))
@@ -401,6 +413,46 @@ func TestNestedFinalsAreOneAtATime(t *testing.T) {
 	held, err = lockFinal(store, inner)
 	require.NoError(t, err)
 	require.NoError(t, held.release())
+}
+
+// TestWhatAppearsWhileFinalIsEmptied: somebody adds a file after the content was compared with
+// what the run before left. It is moved aside as well, and then nothing is deleted.
+func TestWhatAppearsWhileFinalIsEmptied(t *testing.T) {
+	final := t.TempDir()
+	plan := workSpec("r1")
+	plan.Job.Final = final
+	w, err := open(recordtest.Open(t), plan)
+	require.NoError(t, err)
+	treetest.Write(t, final, map[string]string{"output": "x"})
+	names, err := entries(w.final.root)
+	require.NoError(t, err)
+	treetest.Write(t, final, map[string]string{"mine": "x"})
+	for _, backup := range []string{w.final.backupPath(), w.final.backupIn()} {
+		w.final.foreign = false
+		require.NoError(t, w.final.moveAway(names, backup))
+		require.True(t, w.final.foreign)
+		require.Equal(t, []string{"mine", "output"}, treetest.Everything(t, backup))
+		require.NoError(t, w.final.putBack())
+		require.Equal(t, []string{"mine", "output"}, treetest.Everything(t, final))
+	}
+	require.NoError(t, w.Close())
+}
+
+// TestLocksTakeOneFile: the number of lock files does not grow with the number of runs.
+func TestLocksTakeOneFile(t *testing.T) {
+	store := recordtest.Open(t)
+	require.NoError(t, store.Prepare())
+	base := t.TempDir()
+	var held []*finalLock
+	for i := range 50 {
+		lock, err := lockFinal(store, filepath.Join(base, fmt.Sprint(i), "deep", "final"))
+		require.NoError(t, err)
+		held = append(held, lock)
+	}
+	require.Equal(t, []string{"finals"}, treetest.Everything(t, store.LocksDir()))
+	for _, lock := range held {
+		require.NoError(t, lock.release())
+	}
 }
 
 // TestDiskIsMeasuredAfterTheEnd: a run that ends does not wait for a measurement of ./final

@@ -34,8 +34,12 @@ type workingCopy struct {
 	// back from the engine.
 	live string
 	root *os.Root
-	base tree.Base
-	left []result.SkippedOutput
+	// inside is the directory that the program changes, insideDir its path: those of live,
+	// unless the run has a file system of its own.
+	inside    *os.Root
+	insideDir string
+	base      tree.Base
+	left      []result.SkippedOutput
 	// points are the mount points in the copy; true for directories.
 	points map[string]bool
 }
@@ -65,8 +69,12 @@ func (s *Stage) openTrees(ctx context.Context) error {
 		if err != nil {
 			return record.StateError(live, "cannot be opened", err)
 		}
-		s.trees = append(s.trees, &workingCopy{job: job, live: live, root: root, points: pointsOf(s.Plan, job.Target)})
-		s.Sources[spec.NumberedRole(spec.RoleTree, i)] = live
+		t := &workingCopy{job: job, live: live, root: root, points: pointsOf(s.Plan, job.Target)}
+		s.trees = append(s.trees, t)
+		if err := s.boundTree(i, t); err != nil {
+			return err
+		}
+		s.Sources[spec.NumberedRole(spec.RoleTree, i)] = t.insideDir
 	}
 	return nil
 }
@@ -190,7 +198,7 @@ func (s *Stage) copyTree(ctx context.Context, i int, t *workingCopy, to tree.Sin
 	left.Bytes -= bytes
 	file, err := os.OpenFile(record.BaseFile(s.Dir, i), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err == nil {
-		err = errors.Join(t.base.Write(file), file.Close())
+		err = errors.Join(t.base.Write(file), file.Close(), record.WriteJSON(record.LeftFile(s.Dir, i), t.left))
 	}
 	if err != nil {
 		return record.StateError(s.Dir, "cannot be written", err)
@@ -203,6 +211,8 @@ type Left struct {
 	Outputs []result.Output
 	Skipped []result.SkippedOutput
 	Trees   []result.Tree
+	// DiskFull says that the kernel kept the program from holding more than its disk limit.
+	DiskFull bool
 }
 
 // mayStillRun says why the outputs of a lost run are not collected.
@@ -213,12 +223,27 @@ const mayStillRun = "the program may still run: its outputs were not collected"
 // more, and limited that it was stopped at its disk limit.
 func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left {
 	var left Left
+	defer func() {
+		if err := s.closeImage(); err != nil {
+			s.Warn("%v", err)
+		}
+	}()
 	switch {
 	case !started:
 	case !ended:
 		s.Warn("%s", mayStillRun)
+		if s.bound.image != nil {
+			// The program may still write there, also to the working copies.
+			s.bound.kept = true
+			s.Warn("they are in the file system %s, until a garbage collection brings them back", s.bound.image.File)
+		}
 		return left
 	default:
+		s.sampleBound()
+		left.DiskFull = s.bound.reached.Load()
+		if err := s.releaseProjects(); err != nil {
+			s.Warn("%v", err)
+		}
 		left.Outputs, left.Skipped = s.files.outputs(ctx, limited)
 	}
 	for i, t := range s.trees {
@@ -232,11 +257,45 @@ func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left 
 		if isFile := func(s result.SkippedOutput) bool { return s.Kind == tree.KindFile || s.Kind == "other" }; !changed.Complete ||
 			slices.ContainsFunc(changed.Skipped, isFile) {
 			s.Warn("tree %s holds more than is listed; it is kept in %s", changed.Target, t.live)
+			s.own(t.live)
 			continue
 		}
 		s.dropLive(t)
 	}
+	s.warnOfCutFiles(left)
 	return left
+}
+
+// maxCutFiles bounds the warnings of warnOfCutFiles.
+const maxCutFiles = 10
+
+// warnOfCutFiles names files that are exactly as large as a file may be: a write beyond that
+// failed, if there was one, and only the program knows what became of it.
+func (s *Stage) warnOfCutFiles(left Left) {
+	if s.Plan.Job.FileSize == nil {
+		return
+	}
+	most, warned := s.Plan.Job.FileSize.Soft, 0
+	warn := func(name string, size int64) {
+		if size != most || most == 0 || warned == maxCutFiles {
+			return
+		}
+		warned++
+		s.Warn("%s is exactly as large as a file may be, %v (%d bytes): the rest of it may not have been written", name, policy.Size(most), most)
+	}
+	for _, o := range left.Outputs {
+		warn("final/"+o.Path, o.SizeBytes)
+	}
+	for _, o := range left.Skipped {
+		warn("final/"+o.Path, o.SizeBytes)
+	}
+	for _, t := range left.Trees {
+		for _, entries := range [][]result.TreeEntry{t.Created, t.Changed} {
+			for _, e := range entries {
+				warn(t.Target+"/"+e.Path, e.SizeBytes)
+			}
+		}
+	}
 }
 
 // dropLive deletes a working copy; its changes are kept elsewhere by then.
@@ -246,27 +305,81 @@ func (s *Stage) dropLive(t *workingCopy) {
 	}
 }
 
+// keepTree moves what the program created and changed to the kept files of the record.
+func (s *Stage) keepTree(i int, changes tree.Changes) error {
+	number := strconv.Itoa(i)
+	err := fsx.InRoot(s.Dir, func(root *os.Root) error {
+		return errors.Join(root.MkdirAll(filepath.Join(record.KeptTrees, number), 0o700),
+			tree.Keep(root, filepath.Join(record.LiveTrees, number), filepath.Join(record.KeptTrees, number), changes))
+	})
+	s.own(record.KeptTree(s.Dir, i))
+	return err
+}
+
+// collectedBefore returns the changes of a working copy whose controller died while it moved
+// them, and moves the rest: the copy is not whole any more.
+func (s *Stage) collectedBefore(i int) (changed result.Tree, ok bool) {
+	if record.ReadJSON(record.ChangesFile(s.Dir, i), &changed) != nil {
+		return result.Tree{}, false
+	}
+	created, err := tree.EntriesOf(changed.Created)
+	replaced, replacedErr := tree.EntriesOf(changed.Changed)
+	if err = errors.Join(err, replacedErr); err == nil {
+		err = s.keepTree(i, tree.Changes{Created: created, Changed: replaced})
+	}
+	if err != nil {
+		s.Warn("changes of tree %s are incomplete: %v", changed.Target, fsx.Cause(err))
+		changed.Complete = false
+	}
+	return changed, true
+}
+
+// own gives what a program has written in the record to this process's user, as ./final is
+// handed back: the program's user may be that of another run later.
+func (s *Stage) own(dir string) {
+	uid, _, err := numericUser(s.Plan.Class.UserOnHost())
+	if s.Copied() || err != nil {
+		return // this process made the files
+	}
+	back := fsx.Handback{From: uid, UID: -1, GID: -1}
+	if me := os.Geteuid(); me == 0 && uid != me {
+		back.UID, back.GID = me, os.Getegid()
+	}
+	err = fsx.InRoot(dir, func(root *os.Root) error {
+		_, err := fsx.HandBack(root, back)
+		return err
+	})
+	if err != nil {
+		s.Warn("%s keeps files of the program's user: %v", dir, fsx.Cause(err))
+	}
+}
+
 func (s *Stage) collectTree(ctx context.Context, i int, t *workingCopy) result.Tree {
+	if changed, ok := s.collectedBefore(i); ok {
+		return changed
+	}
 	now, err := s.files.tree(ctx, i, t)
 	if err != nil {
 		// An entry that was not seen is not a deleted one.
 		now.Read = nil
 	}
 	changes := tree.Compare(t.base, now, s.Plan.Job.OutputFiles)
-	number := strconv.Itoa(i)
-	keepErr := fsx.InRoot(s.Dir, func(root *os.Root) error {
-		return errors.Join(root.MkdirAll(filepath.Join(record.KeptTrees, number), 0o700),
-			tree.Keep(root, filepath.Join(record.LiveTrees, number), filepath.Join(record.KeptTrees, number), changes))
-	})
-	if err = errors.Join(err, keepErr); err != nil {
-		s.Warn("changes of tree %s are incomplete: %v", t.job.Target, fsx.Cause(err))
-	}
 	entries, bytes := t.base.Sum()
-	return result.Tree{
+	changed := result.Tree{
 		Target: t.job.Target, Complete: changes.Complete && err == nil, Entries: entries, SizeBytes: bytes,
 		NotCopied: t.left, Created: treeEntries(changes.Created), Changed: treeEntries(changes.Changed),
 		Deleted: treeEntries(changes.Deleted), Skipped: changes.Skipped,
 	}
+	// Before the first file moves: if this process dies, the copy alone says too little.
+	keepErr := record.WriteJSON(record.ChangesFile(s.Dir, i), changed)
+	if keepErr == nil {
+		keepErr = s.keepTree(i, changes)
+	}
+	if err = errors.Join(err, keepErr); err != nil {
+		s.Warn("changes of tree %s are incomplete: %v", t.job.Target, fsx.Cause(err))
+		changed.Complete = false
+	}
+	return changed
 }
 
 func treeEntries(entries []tree.Entry) []result.TreeEntry {

@@ -31,6 +31,9 @@ type Options struct {
 	// WatchStdout and WatchStderr get every byte of the streams. They must not block or
 	// fail.
 	WatchStdout, WatchStderr []io.Writer
+	// Resume goes on with the files of another process, which died while it recorded the
+	// same streams. The streams come again from their beginning.
+	Resume bool
 }
 
 // Output records both streams of one program.
@@ -53,11 +56,11 @@ type Stream struct {
 
 // OpenOutput makes the files of the streams in a record. The caller closes the Output.
 func OpenOutput(dir string, o Options) (*Output, error) {
-	outFile, outAgain, err := openLog(filepath.Join(dir, record.StdoutFile))
+	outFile, outAgain, err := openLog(filepath.Join(dir, record.StdoutFile), o.Resume)
 	if err != nil {
 		return nil, err
 	}
-	errFile, errAgain, err := openLog(filepath.Join(dir, record.StderrFile))
+	errFile, errAgain, err := openLog(filepath.Join(dir, record.StderrFile), o.Resume)
 	if err != nil {
 		return nil, errors.Join(err, outFile.Close(), outAgain.Close())
 	}
@@ -75,12 +78,34 @@ func OpenOutput(dir string, o Options) (*Output, error) {
 	}
 	out.Stdout.recorder = newRecorder(outFile, o.FileBytes, out.live, 0, count, append([]io.Writer{out.Stdout.Text}, o.WatchStdout...)...)
 	out.Stderr.recorder = newRecorder(errFile, o.FileBytes, out.live, 1, count, append([]io.Writer{out.Stderr.Text}, o.WatchStderr...)...)
+	if o.Resume {
+		for _, s := range []*Stream{out.Stdout, out.Stderr} {
+			if err := s.resumeFile(); err != nil {
+				out.Close()
+				return nil, record.StateError(filepath.Join(dir, s.Name), "cannot be read", err)
+			}
+		}
+	}
 	return out, nil
 }
 
-// openLog makes one file of the record, open for writing and for reading.
-func openLog(path string) (write, read *os.File, err error) {
-	if write, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+// resumeFile takes what the file holds.
+func (s *Stream) resumeFile() error {
+	info, err := s.again.Stat()
+	if err == nil {
+		s.resume(s.again, info.Size())
+	}
+	return err
+}
+
+// openLog makes one file of the record, open for writing and for reading. To resume, it may
+// exist.
+func openLog(path string, resume bool) (write, read *os.File, err error) {
+	how := os.O_EXCL
+	if resume {
+		how = os.O_APPEND
+	}
+	if write, err = os.OpenFile(path, os.O_CREATE|how|os.O_WRONLY, 0o600); err != nil {
 		return nil, nil, record.StateError(path, "cannot be made", err)
 	}
 	if read, err = os.Open(path); err != nil {

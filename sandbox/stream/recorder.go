@@ -4,6 +4,7 @@
 package stream
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -25,6 +26,13 @@ type recorder struct {
 	index     int
 	total     atomic.Int64
 	onTotal   func(int64)
+
+	// known is the part of the stream that another process has recorded, and knownLen its
+	// length; again counts the bytes of it that have come again. parted says that
+	// something else came.
+	known           io.ReaderAt
+	knownLen, again int64
+	parted          bool
 }
 
 // newRecorder records into file, at most limit bytes of it. The observers get every byte and
@@ -34,14 +42,88 @@ func newRecorder(file *os.File, limit int64, live *liveOutput, index int, onWrit
 	return &recorder{file: file, limit: limit, live: live, index: index, onTotal: onWrite, observers: observers}
 }
 
+// resume takes what another process has recorded in the file. The stream then comes again
+// from its beginning, as far as the engine still has it: what is known is not recorded twice.
+func (r *recorder) resume(known io.ReaderAt, length int64) {
+	r.known, r.knownLen, r.kept = known, length, length
+	r.replay(length)
+	if r.live != nil && length > 0 {
+		r.live.stored(r.index, 0, length)
+	}
+}
+
+// replay passes the first bytes of the known part on to the observers.
+func (r *recorder) replay(length int64) {
+	buffer := make([]byte, copyBuffer)
+	for at := int64(0); at < length; {
+		n, err := r.known.ReadAt(buffer[:min(length-at, copyBuffer)], at)
+		if n == 0 && err != nil {
+			r.fileErr = err
+			return
+		}
+		r.observe(buffer[:n])
+		at += int64(n)
+	}
+}
+
 // Write takes all of p.
 func (r *recorder) Write(p []byte) (int, error) {
+	if rest := r.skipKnown(p); len(rest) > 0 {
+		r.take(rest)
+	}
+	return len(p), nil
+}
+
+// skipKnown drops what is known from the beginning of p. The engine's copy of a long stream
+// has lost its beginning: then something else comes, and all of it counts.
+func (r *recorder) skipKnown(p []byte) []byte {
+	buffer := make([]byte, min(int64(len(p)), r.knownLen-r.again, copyBuffer))
+	for len(p) > 0 && r.again < r.knownLen && !r.parted {
+		piece := buffer[:min(int64(len(p)), r.knownLen-r.again, copyBuffer)]
+		if _, err := r.known.ReadAt(piece, r.again); err != nil || !bytes.Equal(piece, p[:len(piece)]) {
+			r.parted = true
+			r.retake(r.again)
+			break
+		}
+		r.again += int64(len(piece))
+		p = p[len(piece):]
+	}
+	return p
+}
+
+// retake takes bytes that were dropped because they are those of the known part.
+func (r *recorder) retake(length int64) {
+	buffer := make([]byte, copyBuffer)
+	for at := int64(0); at < length; {
+		n, err := r.known.ReadAt(buffer[:min(length-at, copyBuffer)], at)
+		if n == 0 && err != nil {
+			return // the file that the same bytes were just compared with
+		}
+		r.take(buffer[:n])
+		at += int64(n)
+	}
+}
+
+// Parted reports whether the stream that came again is another one than the known part: the
+// file holds both, one behind the other.
+func (r *recorder) Parted() bool { return r.parted }
+
+// observe passes bytes on to the observers.
+func (r *recorder) observe(p []byte) {
 	r.total.Add(int64(len(p)))
 	for _, o := range r.observers {
 		// Observers are scanners and bounded buffers; their contract is never
 		// to fail.
 		_, _ = o.Write(p)
 	}
+	if r.onTotal != nil {
+		r.onTotal(int64(len(p)))
+	}
+}
+
+// take records bytes.
+func (r *recorder) take(p []byte) {
+	r.observe(p)
 	stored := r.store(p)
 	if r.live != nil {
 		if stored > 0 {
@@ -51,10 +133,6 @@ func (r *recorder) Write(p []byte) (int, error) {
 			r.live.memory(r.index, p[stored:])
 		}
 	}
-	if r.onTotal != nil {
-		r.onTotal(int64(len(p)))
-	}
-	return len(p), nil
 }
 
 // store writes the part that fits into the file, and returns its length. After the first

@@ -134,7 +134,7 @@ func (c *comparison) fateOf(was Entry) fate {
 
 // Keep moves the created and changed files from the directory from to the directory to,
 // both below root, and makes the directories of these files. No other process may write
-// in from any more.
+// in from any more. It may be called again after it was cut short.
 func Keep(root *os.Root, from, to string, changes Changes) error {
 	for _, list := range [][]Entry{changes.Created, changes.Changed} {
 		for _, e := range list {
@@ -144,6 +144,9 @@ func Keep(root *os.Root, from, to string, changes Changes) error {
 				err = root.MkdirAll(target, 0o700)
 			} else if err == nil {
 				err = root.Rename(path.Join(from, e.Path), target)
+				if errors.Is(err, fs.ErrNotExist) {
+					_, err = root.Lstat(target) // it was moved before
+				}
 			}
 			if err != nil && !errors.Is(err, fs.ErrExist) {
 				return err

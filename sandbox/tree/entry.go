@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -79,6 +80,16 @@ func (b Base) Write(to io.Writer) error {
 		}
 	}
 	return out.Flush()
+}
+
+// ReadBase reads the file of a record that holds the initial state of a copy.
+func ReadBase(path string) (Base, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	base, err := readBase(file)
+	return base, errors.Join(err, file.Close())
 }
 
 // readBase reads the output of [Base.Write].

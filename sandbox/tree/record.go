@@ -137,12 +137,8 @@ func denyBelow(job spec.JobTree, deny []string) (Paths, error) {
 func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTree, changes result.Tree, deny Paths, git bool,
 	report *Report,
 ) (err error) {
-	file, err := os.Open(record.BaseFile(found.Dir, index))
+	base, err := ReadBase(record.BaseFile(found.Dir, index))
 	if err != nil {
-		return record.StateError(found.Dir, "cannot be read", err)
-	}
-	base, err := readBase(file)
-	if err = errors.Join(err, file.Close()); err != nil {
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
 	// Links were followed when the run was planned; one that is there now is new.
@@ -165,9 +161,9 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 			return &spec.PathError{Field: "tree", Path: filepath.Join(job.Source, name), Rule: "its other names cannot be looked for", Err: fsx.Cause(err)}
 		}
 	}
-	created, err1 := entriesOf(changes.Created)
-	changed, err2 := entriesOf(changes.Changed)
-	deleted, err3 := entriesOf(changes.Deleted)
+	created, err1 := EntriesOf(changes.Created)
+	changed, err2 := EntriesOf(changes.Changed)
+	deleted, err3 := EntriesOf(changes.Deleted)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return record.StateError(found.Dir, "cannot be read", err)
 	}
@@ -181,8 +177,8 @@ func applyTo(ctx context.Context, found record.Record, index int, job spec.JobTr
 	return err
 }
 
-// entriesOf converts entries of a result, and checks their paths.
-func entriesOf(list []result.TreeEntry) ([]Entry, error) {
+// EntriesOf converts entries of a result, and checks their paths.
+func EntriesOf(list []result.TreeEntry) ([]Entry, error) {
 	var entries []Entry
 	for _, e := range list {
 		name := e.Path

@@ -245,6 +245,7 @@ var classHints = []struct {
 	{record.ErrNoRecord, "see all runs with: sandbox ls"},
 	{sandbox.ErrNameTaken, "choose another --id, or see whose it is with: sandbox ps"},
 	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
+	{sandbox.ErrStillRuns, "watch or end that run with: sandbox adopt ID; or choose another --final"},
 }
 
 // fieldHints are the hints for fields of a request that break a rule, if neither the error
@@ -265,8 +266,10 @@ var fieldHints = map[string]string{
 	"gpus":           "see which GPUs there are with: sandbox gpus",
 	"gpu_driver":     "leave --gpu-driver out, or see what the engine has with: sandbox doctor",
 	"gpu_dir":        "make the folder, or correct SANDBOX_GPU_DIR or gpu_dir in the settings",
+	"uid_range":      "give a range such as 70000-99999, or leave uid_range out",
 	"gpu_wait":       "give a duration, such as --gpu-wait 10m",
 	"env":            "leave it out, or let the program set it",
+	"secret":         "give each secret once, as --secret NAME or --secret NAME=FILE, with a name that the program may have",
 	"label":          "give --label NAME=VALUE",
 	"name":           "choose another --name",
 	"id":             "see the IDs of all runs with: sandbox ls; a new run needs no --id, one is made of the time",
@@ -284,7 +287,7 @@ func (a *App) fieldHint(field string) string {
 
 // Commands in a hint, up to where their global flags belong.
 var (
-	ourCommand    = regexp.MustCompile(`\bsandbox (run|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config|gate|replay)\b`)
+	ourCommand    = regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config|gate|replay)\b`)
 	dockerCommand = regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)
 )
 

@@ -16,12 +16,13 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // RequestKeys are the settings that every command has as flags which runs programs.
 var RequestKeys = []string{
-	"image", "allow_unlocked", "timeout", "grace", "memory", "cpus",
-	"gpus", "gpu_driver", "gpu_share", "gpu_wait", "network", "user", "runtime", "transfer",
+	"image", "allow_unlocked", "timeout", "soft_timeout", "soft_signal", "grace", "memory", "cpus",
+	"gpus", "gpu_driver", "gpu_share", "gpu_wait", "network", "user", "runtime", "isolation", "transfer", "disk_bound",
 	"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit",
 }
 
@@ -196,13 +197,27 @@ func Size(target *policy.Size) pflag.Value {
 	}, func() string { return target.String() }}
 }
 
-// EnvFlags are --env and --env-file.
-type EnvFlags struct{ Pairs, Files []string }
+// EnvFlags are --env, --env-file and --secret.
+type EnvFlags struct{ Pairs, Files, secrets []string }
 
 // Register adds the flags to a command.
 func (f *EnvFlags) Register(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&f.Pairs, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
 	flags.StringArrayVar(&f.Files, "env-file", nil, "`file` of environment variables")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "variable `NAME` of the caller, or NAME=FILE for the content of a file; its value is in no record, plan or log")
+}
+
+// Secrets returns the secrets, without their values.
+func (f *EnvFlags) Secrets() []sandbox.Secret {
+	var all []sandbox.Secret
+	for _, text := range f.secrets {
+		name, file, named := strings.Cut(text, "=")
+		if named && file == "" {
+			name = text // a file without a name is not the caller's variable; the name is refused
+		}
+		all = append(all, sandbox.Secret{Name: name, File: file})
+	}
+	return all
 }
 
 // maxEnvFile bounds a file of variables, in bytes, far above the kernel's limit.

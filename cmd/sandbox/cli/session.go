@@ -171,6 +171,11 @@ func (c counted) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.R
 	return res, err
 }
 
+func (c counted) Adopt(ctx context.Context, id string, opts ...sandbox.RunOption) (*result.Result, error) {
+	defer c.runs.Begin()()
+	return c.Runner.Adopt(ctx, id, opts...)
+}
+
 func (c counted) ApplyTree(ctx context.Context, id, target string, opts tree.ApplyOptions) (tree.Report, error) {
 	defer c.runs.Begin()()
 	return c.Runner.ApplyTree(ctx, id, target, opts)

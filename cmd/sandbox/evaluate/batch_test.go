@@ -86,7 +86,7 @@ func TestBatchCountsFailures(t *testing.T) {
 	failed := evaluated("f", func(e *evaluate.Result) {
 		e.Grading = &evaluate.Grading{Failure: "no module\nnamed x", Ended: true}
 	})
-	ended := evaluated("e", func(e *evaluate.Result) { e.Run.Status = result.StatusCanceled })
+	ended := evaluated("e", func(e *evaluate.Result) { e.Run.Status, e.Run.Fault = result.StatusCanceled, result.FaultOperator })
 	stopped := evaluated("s", func(e *evaluate.Result) { e.Grading = &evaluate.Grading{Failure: "canceled", Canceled: true} })
 	require.False(t, failed.EndedWell())
 	require.True(t, stopped.EndedWell())

@@ -206,6 +206,7 @@ func (f *evaluateFlags) options(ctx context.Context, x *cli.Session) (opts evalu
 	if opts.Request.Env, err = f.env.Read(x.App); err != nil {
 		return opts, err
 	}
+	opts.Request.Secrets = f.env.Secrets()
 	opts.Request.Limits.Timeout = 0
 	if f.grader != "" {
 		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Limits: policy.Limits{Timeout: f.graderTimeout}}

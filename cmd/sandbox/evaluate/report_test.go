@@ -38,7 +38,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 	grading := evaluated("g", func(e *evaluate.Result) {
 		e.Grading = &evaluate.Grading{Failure: "The caller canceled the run.", Canceled: true}
 	})
-	running := evaluated("r", func(e *evaluate.Result) { e.Run.Status = result.StatusCanceled })
+	running := evaluated("r", func(e *evaluate.Result) { e.Run.Status, e.Run.Fault = result.StatusCanceled, result.FaultOperator })
 	repairing := evaluated("d", func(e *evaluate.Result) { e.Failure, e.IsError = "canceled before retry 1", true })
 	for name, e := range map[string]evaluate.Result{"grading": grading, "running": running, "repairing": repairing} {
 		for _, err := range []error{nil, cause} {

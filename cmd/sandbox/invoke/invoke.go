@@ -167,7 +167,7 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) er
 	}
 	defer x.Close()
 	o.Request, o.IO, o.Hooks = s.Request(), x.IO, x.Hooks
-	o.Request.Keep = f.keep
+	o.Request.Keep, o.Request.Secrets = f.keep, f.env.Secrets()
 	tool, err := invoke.New(x.Box, o)
 	if err != nil {
 		return err

@@ -158,6 +158,7 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 	}
 	defer x.Close()
 	o.Request, o.Hooks.Kill = s.Request(), a.Kill
+	o.Request.Secrets = f.env.Secrets()
 	o.Request.GPUWait = cli.GPUWait(s, f.parallel, o.Timeout)
 	// A refusal that every run would get is reported here, once, before anything is written.
 	probe := o.Request

@@ -21,12 +21,16 @@ import (
 
 // NewDoctor returns the command `doctor`.
 func NewDoctor(a *cli.App) *cobra.Command {
+	deep := false
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what works on this machine, and suggest fixes for the rest",
 		Long: `Check the engine, its parts, the state directory and the image, and then run small programs
-in the sandbox that try to break each limit. The exit code is 1 if a check failed.`,
-		Example: "  sandbox doctor\n  sandbox doctor --json",
+in the sandbox that try to break each limit. The exit code is 1 if a check failed.
+
+With --deep, more than 150 hostile and honest programs run as well, each with an exact expectation.
+That takes a minute or two.`,
+		Example: "  sandbox doctor\n  sandbox doctor --deep\n  sandbox doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error {
 			machine, err := machine(a, s)
@@ -36,6 +40,7 @@ in the sandbox that try to break each limit. The exit code is 1 if a check faile
 			if machine.Runner != nil {
 				defer machine.Runner.Close()
 			}
+			machine.Deep = deep
 			findings, err := doctor.Examine(ctx, machine)
 			if err != nil {
 				return err
@@ -53,6 +58,7 @@ in the sandbox that try to break each limit. The exit code is 1 if a check faile
 			return a.Show(s, findings, func() error { return printFindings(a, findings) })
 		}),
 	}
+	cmd.Flags().BoolVar(&deep, "deep", false, "also run hostile and honest programs, each with an exact expectation")
 	a.SettingFlags(cmd, "image", "runtime", "transfer", "json")
 	return cmd
 }

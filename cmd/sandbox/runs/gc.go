@@ -86,9 +86,10 @@ func NewGC(a *cli.App) *cobra.Command {
 	var olderThan time.Duration
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Remove containers whose owner is gone",
-		Long: `Remove the containers that runs, or the reading of images, left behind because the
-process that owned them died.
+		Short: "Finish runs whose own process died, and remove what is left",
+		Long: `Finish the runs whose own process died and whose programs have ended, as 'sandbox
+adopt' does. Then remove the containers that runs, or the reading of images, left behind.
+A program that still runs goes on until its time limit.
 The container of a live owner is never touched, nor anything that is not ours.
 Contracts that were carried out by such a process get their outcome: abandoned.
 
@@ -127,7 +128,7 @@ until somebody deletes them.`,
 // collect shows the removed containers also after an error.
 func collect(ctx context.Context, a *cli.App, s settings.Settings, runner *sandbox.Runner, opts sandbox.GCOptions) error {
 	report, gcErr := runner.GC(ctx, opts)
-	if gcErr != nil && len(report.Removed)+len(report.Left) == 0 {
+	if gcErr != nil && len(report.Finished)+len(report.Removed)+len(report.Left) == 0 {
 		return gcErr
 	}
 	if err := printReport(a, report, opts, s.JSON); err != nil {
@@ -146,19 +147,34 @@ func collect(ctx context.Context, a *cli.App, s settings.Settings, runner *sandb
 func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, asJSON bool) error {
 	if asJSON {
 		// Lists are never null.
+		report.Finished = append([]sandbox.Collected{}, report.Finished...)
 		report.Removed = append([]sandbox.Collected{}, report.Removed...)
 		report.Left = append([]sandbox.Collected{}, report.Left...)
 		return a.PrintJSON(report)
 	}
 	verb := removing(opts.DryRun)
 	var lines []string
+	for _, c := range report.Finished {
+		lines = append(lines, fmt.Sprintf("%s run %s: %s", finishing(opts.DryRun), c.RunID, c.Reason))
+	}
 	for _, c := range report.Removed {
 		lines = append(lines, fmt.Sprintf("%s %s: %s", verb, c.Container, c.Reason))
 	}
 	for _, c := range report.Left {
 		lines = append(lines, fmt.Sprintf("left %s: %s", c.Container, c.Reason))
 	}
-	return a.PrintAll(append(lines, fmt.Sprintf("%s %d, left %d", verb, len(report.Removed), len(report.Left))))
+	counts := fmt.Sprintf("%s %d, left %d", verb, len(report.Removed), len(report.Left))
+	if n := len(report.Finished); n > 0 {
+		counts = fmt.Sprintf("%s %d, %s", finishing(opts.DryRun), n, counts)
+	}
+	return a.PrintAll(append(lines, counts))
+}
+
+func finishing(dry bool) string {
+	if dry {
+		return "would finish"
+	}
+	return "finished"
 }
 
 func removing(dry bool) string {

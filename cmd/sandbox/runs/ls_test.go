@@ -33,7 +33,7 @@ func TestRecordedContract(t *testing.T) {
 	require.Equal(t, &listedContract{ExecutionID: "e-1", ToolID: "TL-010"}, listed(kept, c).Contract)
 	require.Equal(t, "lost", render.RecordStatus(kept, c))
 	text := render.Record(kept, contract.OfRecord(kept), "")
-	for _, want := range []string{"status     lost\n", "how the program ended is not known\n", "sandbox logs r1\n", "there is no outcome\n", "tool       TL-010\n", "command    python3 -c a\\nb\n"} {
+	for _, want := range []string{"status     lost\n", "its own process died; its program may still run", "finish it with: sandbox adopt r1\n", "there is no outcome\n", "tool       TL-010\n", "command    python3 -c a\\nb\n"} {
 		require.Contains(t, text, want)
 	}
 

@@ -30,6 +30,7 @@ type listedRun struct {
 	Status          string    `json:"status"`
 	ExitCode        *int      `json:"exit_code"`
 	Score           *float64  `json:"score"`
+	ScoreUnfinished bool      `json:"score_unfinished"`
 	DurationSeconds float64   `json:"duration_seconds"`
 	Command         []string  `json:"command"`
 	Dir             string    `json:"dir"`
@@ -93,6 +94,9 @@ func list(a *cli.App, s settings.Settings) error {
 			score, duration := "-", "-"
 			if run.Score != nil {
 				score = text.Number(*run.Score)
+				if run.ScoreUnfinished {
+					score = render.Unfinished + score
+				}
 			}
 			if records[i].Result != nil {
 				duration = text.Seconds(run.DurationSeconds)
@@ -111,7 +115,7 @@ func listed(record record.Record, c *contract.Recorded) listedRun {
 	}
 	if res := record.Result; res != nil {
 		run.Status, run.ExitCode = res.Status.String(), &res.ExitCode
-		run.Score, run.DurationSeconds = res.Score, res.DurationSeconds
+		run.Score, run.ScoreUnfinished, run.DurationSeconds = res.Score, res.ScoreUnfinished, res.DurationSeconds
 	}
 	return run
 }
@@ -132,7 +136,7 @@ traceback; of a contract also what came out otherwise, and where its outcome is.
 			case err != nil:
 				return err
 			case s.JSON && each.Result == nil:
-				return fmt.Errorf("run %s: has no result: it is %s", each.ID, each.State)
+				return cli.WithHint(fmt.Errorf("run %s: has no result: it is %s", each.ID, each.State), hintOf(each))
 			}
 			return a.Show(s, each.Result, func() error {
 				return a.Print("%s", render.Record(each, contract.OfRecord(each), finalOf(store, each.Spec.Job.Final, each.ID)))
@@ -205,6 +209,9 @@ func logs(ctx context.Context, a *cli.App, s settings.Settings, id string, goOn,
 		return fmt.Errorf("run %s: opening its log: %w", each.ID, err)
 	}
 	defer file.Close()
+	if goOn && each.State == record.Lost {
+		defer a.Say("the process of run %s died, and its log ends there; for the rest: %s", each.ID, a.RepeatFlags("sandbox adopt "+each.ID))
+	}
 	if goOn {
 		return follow(ctx, store, each.ID, file, out)
 	}
@@ -269,6 +276,14 @@ for. The record of a running program is refused. The beginning of an ID is enoug
 	}
 }
 
+// hintOf says how a run without a result gets one.
+func hintOf(each record.Record) string {
+	if each.State == record.Lost {
+		return "finish the run with: sandbox adopt " + each.ID
+	}
+	return "see what it prints, until it ends, with: sandbox logs -f " + each.ID
+}
+
 // whyKept says how to stop a run whose record stays because it runs.
 func whyKept(store *record.Store, id string, err error) error {
 	each, getErr := store.Get(id)
@@ -276,7 +291,7 @@ func whyKept(store *record.Store, id string, err error) error {
 	case getErr != nil || !errors.Is(err, record.ErrRunning):
 		return err
 	case each.State == record.Lost:
-		return cli.WithHint(err, "its owner is gone; give the folder back with: sandbox gc")
+		return cli.WithHint(err, "its owner is gone; finish the run with: sandbox adopt "+each.ID)
 	}
 	return cli.WithHint(err, "interrupt its 'sandbox run', or: docker stop "+each.Spec.Job.ContainerName())
 }

@@ -145,6 +145,7 @@ func (f *runFlags) request(a *cli.App, s settings.Settings, args []string) (sand
 	if req.Env, err = f.env.Read(a); err != nil {
 		return sandbox.Request{}, err
 	}
+	req.Secrets = f.env.Secrets()
 	if req.Egress, err = egressOf(f.egress, f.allowHosts, f.addHosts); err != nil {
 		return sandbox.Request{}, err
 	}

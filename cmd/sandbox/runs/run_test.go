@@ -23,7 +23,7 @@ func TestFlagsToRequest(t *testing.T) {
 		"--image", "python", "-m", "512m", "--cpus", "1.5", "--gpus", "device=0,1", "--gpu-driver", "cdi", "--gpu-share", "--gpu-wait", "2m", "--env-file", envFile,
 		"-e", "A=flag", "--env", "HOME_MADE", "-e", "ABSENT", "-e", "EMPTY=", "--network", "none", "--runtime", "runsc",
 		"--shm-size", "64m", "--pids-limit", "100", "-u", "1000:1000", "--transfer", "copy", "--ulimit", "nofile=64:128", "--ulimit", "nproc=9",
-		"-l", "team=ml", "--label", "bare", "--name", "first", "--timeout", "90", "--grace", "2s", "--input", "data",
+		"-l", "team=ml", "--label", "bare", "--name", "first", "--timeout", "90", "--soft-timeout", "80", "--soft-signal", "SIGINT", "--grace", "2s", "--input", "data",
 		"--final", "out", "--keep", "--tmp-size", "1m", "--scratch-size", "2m", "--disk", "3m", "--output-limit", "4m",
 		"--id", "run-1", "train.py", "--epochs", "3", "--", "-q")
 	require.Equal(t, sandbox.Request{
@@ -32,9 +32,10 @@ func TestFlagsToRequest(t *testing.T) {
 		Input: "data", Final: "out",
 		Env:  map[string]string{"A": "flag", "B": "file", "HOME_MADE": "yes", "EMPTY": ""},
 		User: "1000:1000", Network: "none", Runtime: "runsc", GPUs: "device=0,1",
-		GPUDriver: "cdi", GPUShare: true, GPUWait: 2 * time.Minute,
+		SoftSignal: "SIGINT",
+		GPUDriver:  "cdi", GPUShare: true, GPUWait: 2 * time.Minute,
 		Limits: policy.Limits{
-			Timeout: 90 * time.Second, Grace: 2 * time.Second, Memory: 512 * policy.MiB, CPUs: 1.5, PIDs: 100,
+			Timeout: 90 * time.Second, SoftTimeout: 80 * time.Second, Grace: 2 * time.Second, Memory: 512 * policy.MiB, CPUs: 1.5, PIDs: 100,
 			Shm: 64 * policy.MiB, Tmp: policy.MiB, Scratch: 2 * policy.MiB, Disk: 3 * policy.MiB, Output: 4 * policy.MiB,
 		},
 		Ulimits:  []spec.Ulimit{{Name: "nofile", Soft: 64, Hard: 128}, {Name: "nproc", Soft: 9, Hard: 9}},

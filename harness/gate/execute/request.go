@@ -42,7 +42,7 @@ func (x *run) common(name string) sandbox.Request {
 		ID: record.NewID(time.Now()), Name: runName(name), Labels: map[string]string{},
 		Image: cmp.Or(x.m.Toolchain.ImageID, x.m.Toolchain.Image), AllowUnlocked: !x.m.Mode.ClaimGrade,
 		User: x.o.Request.User, Runtime: x.o.Request.Runtime, Transfer: x.o.Request.Transfer,
-		Env: environment(x.m.EnvPolicy, nil, x.path),
+		Env: environment(x.m.EnvPolicy, nil, x.path), NoDeadline: true,
 	}
 	maps.Copy(req.Labels, x.o.Request.Labels)
 	req.Labels[labelWish] = x.m.WishSHA256

@@ -114,6 +114,8 @@ func (c *command) ended() bool {
 		c.add(evidence.ReasonIncomplete, program, "ended as %q: its end was not seen.", r.Ending)
 	case !r.Started:
 		c.add(evidence.ReasonMissingDependency, program, "did not start: %s is not in the image, or cannot be executed.", program)
+	case c.disturbed() != "":
+		c.add(evidence.ReasonIncomplete, program, "ended, and not by itself: %s", short(c.disturbed()))
 	case status == result.StatusTimedOut:
 		c.add(evidence.ReasonTimeout, program, "did not end within %d ms.", g.TimeoutMS)
 	case r.ExitCode == nil || status == result.StatusStartFailed:
@@ -128,6 +130,11 @@ func (c *command) ended() bool {
 		return true
 	}
 	return false
+}
+
+// disturbed says why the run of the gate says nothing about its command; empty if it does.
+func (c *command) disturbed() string {
+	return c.in.Inconclusive[evidence.RawFile("", c.gate.Index, "result.json")]
 }
 
 // unseen reports whether the end of a command was not seen.
@@ -166,7 +173,7 @@ func (c *command) proof() {
 	if code := r.ExitCode; counts.Broken() > 0 && code != nil && (c.lacksProgram() || *code == 0 && g.ExpectExit == 0) {
 		c.add(evidence.ReasonGateFailed, g.Cmd, "ended with the code %d, and its report has %s%s.", *code, text.Count(counts.Broken(), "failing test"), named(broken(r.Cases)))
 	}
-	if !r.Started || r.ExitCode == nil || unseen(r.Ending) || silent {
+	if !r.Started || r.ExitCode == nil || unseen(r.Ending) || c.disturbed() != "" || silent {
 		return // the reason is reported already
 	}
 	skipped := ""

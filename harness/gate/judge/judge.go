@@ -26,6 +26,9 @@ type Input struct {
 	Artifacts     evidence.Artifacts
 	Check         evidence.CheckReport
 	BehaviorHash  string
+	// Inconclusive are the raw results of runs that say nothing about their commands, by the
+	// names of their files, with the explanation; see [result.Result.Conclusive].
+	Inconclusive map[string]string
 	// Pre are the findings of nodes 1 and 2, such as those that stopped the run.
 	Pre []evidence.Finding
 	// Differences are the findings of repeats that differ.
@@ -50,6 +53,7 @@ func Judge(in Input) evidence.Verdict {
 		j.hashes()
 		j.environment()
 		j.commands()
+		j.disturbed()
 		j.observations()
 		j.normalization()
 	}
@@ -308,6 +312,17 @@ func (j *judgement) runs() (all []run) {
 		}
 	}
 	return all
+}
+
+// disturbed adds runs on the baseline and repetitions that did not end by themselves: there is
+// nothing to compare with.
+func (j *judgement) disturbed() {
+	for _, run := range j.runs() {
+		why := j.in.Inconclusive[evidence.RawFile(run.pass, run.index, "result.json")]
+		if run.pass != "" && why != "" {
+			j.add(evidence.ReasonIncomplete, run.index, evidence.TestsFile, "The run of %s did not end by itself: %s", run.gatePass, short(why))
+		}
+	}
 }
 
 // tooManyRepeats bounds the work that an untrusted manifest can ask for.

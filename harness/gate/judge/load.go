@@ -29,7 +29,7 @@ const (
 // is one of the machine or of ctx only.
 func Load(ctx context.Context, root *os.Root, check evidence.CheckReport) (Input, error) {
 	check.Missing, check.Findings = slices.Clone(check.Missing), slices.Clone(check.Findings)
-	l := loader{ctx: ctx, root: root, in: Input{Check: check}, raw: map[string]*result.Result{}}
+	l := loader{ctx: ctx, root: root, in: Input{Check: check, Inconclusive: map[string]string{}}, raw: map[string]*result.Result{}}
 	in, findings := &l.in, evidence.Findings{}
 	for _, file := range []struct {
 		name string
@@ -60,7 +60,7 @@ func Load(ctx context.Context, root *os.Root, check evidence.CheckReport) (Input
 		}
 	}
 	for _, o := range in.Observations.Commands {
-		l.observation(o)
+		l.observation(o) // also of the repeats
 	}
 	slices.Sort(in.Check.Missing)
 	if err := cmp.Or(l.err, context.Cause(ctx)); err != nil {
@@ -225,6 +225,8 @@ func (l *loader) rawResult(pass string, index int) (string, *result.Result) {
 	l.took(name, err)
 	if err != nil {
 		r = nil
+	} else if !r.Conclusive() && r.Status != result.StatusStartFailed { // a gate that did not start has a reason of its own
+		l.in.Inconclusive[name] = cmp.Or(r.Explanation, r.Status.String())
 	}
 	l.raw[name] = r
 	return name, r

@@ -208,12 +208,28 @@ func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (repo
 	if err := s.resume(ctx); err != nil {
 		return s.report, err
 	}
-	queue := trial.Queue{Parallel: opts.Parallel, Log: opts.Log, LogFailed: opts.LogFailed}
+	queue := trial.Queue{
+		Parallel: opts.Parallel, Log: opts.Log, LogFailed: opts.LogFailed,
+		Retry: trial.Retry{Max: 1, If: isDisturbed, Alone: true}, Failed: s.failed,
+	}
 	if !opts.KeepGoing {
 		queue.Budget.Failures = 1
 	}
 	_, _ = queue.Run(ctx, s, s.jobs) // the report says why it ended early
 	return s.report, s.finish(ctx)
+}
+
+// isDisturbed says which runs are done once more when all others have ended: those that their
+// environment or an operator ended, such as another run that filled the disk.
+func isDisturbed(res trial.Result) bool { return res.Reason == string(invoke.ReasonDisturbed) }
+
+// failed ends a sweep for an error, unless only the one run was disturbed.
+func (s *sweep) failed(job trial.Job, err error) error {
+	var call *invoke.InvocationError
+	if errors.As(err, &call) && call.Reason == invoke.ReasonDisturbed {
+		return nil
+	}
+	return fmt.Errorf("job %s: %w", job.Name, err)
 }
 
 // sweep is a sweep on its way: a harness that gives each job a directory.

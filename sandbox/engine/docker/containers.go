@@ -45,8 +45,12 @@ func (e *adapter) List(ctx context.Context) ([]engine.Found, error) {
 
 // state is the engine's view of a container.
 type state struct {
-	running, oomKilled bool
-	exitCode, pid      int
+	id     string
+	labels map[string]string
+	// created says that the container exists and was never started.
+	created                    bool
+	running, paused, oomKilled bool
+	exitCode, pid              int
 	// complaint is the engine's message if the start failed.
 	complaint string
 	// started and finished are zero if the container never started or ended.
@@ -65,10 +69,16 @@ func (e *adapter) inspect(ctx context.Context, id string) (state, error) {
 	if err != nil {
 		return state{}, fmt.Errorf("inspecting container %.12s: %w", id, engineError(ctx, err))
 	}
-	if info.ContainerJSONBase == nil || info.State == nil {
-		return state{}, fmt.Errorf("inspecting container %.12s: the engine reported no state", id)
+	if info.ContainerJSONBase == nil || info.ID == "" || info.State == nil || container.ValidateContainerState(info.State.Status) != nil {
+		return state{}, fmt.Errorf("inspecting container %.12s: %w", id, errNonsense)
+	}
+	labels := map[string]string{}
+	if info.Config != nil {
+		labels = info.Config.Labels
 	}
 	return state{
+		id: info.ID, labels: labels, created: info.State.Status == container.StateCreated,
+		paused:  info.State.Paused,
 		running: info.State.Running, oomKilled: info.State.OOMKilled, exitCode: info.State.ExitCode, pid: info.State.Pid,
 		complaint: info.State.Error, started: engineTime(info.State.StartedAt), finished: engineTime(info.State.FinishedAt),
 	}, nil

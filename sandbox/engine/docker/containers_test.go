@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
 )
 
 // TestListedStates checks every state that an engine reports for a container.
@@ -123,7 +124,7 @@ func TestSignalEndsWithItsContext(t *testing.T) {
 	defer close(answer)
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan error, 1)
-	go func() { sent <- newInstance(e, "c1").Signal(ctx, engine.Stop) }()
+	go func() { sent <- newInstance(e, "c1", wire.Nonce{}).Signal(ctx, engine.Stop) }()
 	<-asked
 	cancel()
 	select {

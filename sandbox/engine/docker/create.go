@@ -41,6 +41,9 @@ func createRequest(class spec.Class, meta engine.Meta, init initFiles) (*contain
 	pids := class.Cgroup.PIDs + wire.InitTasks(class.Cgroup.PIDs)
 	host.PidsLimit = &pids
 	host.Mounts = append(host.Mounts, init.mounts(config.NetworkDisabled, host.Mounts)...)
+	if !spec.OwnKernel(class.Runtime) {
+		host.Mounts = append(host.Mounts, terminals())
+	}
 	return config, host, nil
 }
 
@@ -184,6 +187,20 @@ func maskMounts(masks []spec.Mask, sources engine.Sources, propagation mount.Pro
 
 // maskBytes is the size of an empty, read-only directory.
 const maskBytes = 4096
+
+// terminals is an instance of devpts with a limit of its own, because all containers of a
+// machine share its pseudo-terminals (kernel.pty.max). It is an anonymous volume: the engine
+// makes it with the container and removes it with the container. A volume with a name would
+// be one instance for all containers that mount it.
+func terminals() mount.Mount {
+	return mount.Mount{Type: mount.TypeVolume, Target: spec.TerminalsDir, VolumeOptions: &mount.VolumeOptions{
+		NoCopy: true,
+		DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{
+			"type": "devpts", "device": "devpts",
+			"o": fmt.Sprintf("newinstance,nosuid,noexec,gid=5,mode=0620,ptmxmode=0666,max=%d", spec.Terminals),
+		}},
+	}}
+}
 
 // propagation keeps later mounts of the host out of the container. For its own data
 // directory the engine insists on rslave, which only keeps the container's mounts from

@@ -107,6 +107,10 @@ const (
 
 var errSilent = errors.New("it did not answer in time")
 
+// errNonsense is an answer that an engine never gives, such as an empty object. Something between
+// here and the engine must have made it, so the engine itself was not reached.
+var errNonsense error = &connectionError{engine.ErrUnavailable, errors.New("its answer does not say what was asked")}
+
 // callContext bounds one call.
 func callContext(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, errSilent)
@@ -161,6 +165,9 @@ func (e *adapter) Resolve(ctx context.Context, ref string) (images.Resolved, err
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	resolved, err := images.Resolve(ctx, store.Docker{APIClient: e.api}, images.Catalog{}, ref)
+	if err == nil && !strings.HasPrefix(resolved.ID, "sha256:") {
+		err = errNonsense
+	}
 	return resolved, engineError(ctx, err)
 }
 

@@ -323,8 +323,7 @@ func TestEngineTellsOfSignalsOfOthers(t *testing.T) {
 				require.Equal(t, 137, end.ExitCode)
 				require.Equal(t, []string{"SIGKILL"}, end.Foreign)
 				require.False(t, end.FinishedAt.IsZero())
-				require.Positive(t, end.Duration)
-				require.Equal(t, end.FinishedAt.Sub(end.StartedAt), end.Duration)
+				require.Positive(t, end.Duration, "by the controller's own clock")
 			}},
 		"removal": {func(id string) error { return e.Remove(t.Context(), id) },
 			func(t *testing.T, end engine.End, err error) {

@@ -56,8 +56,9 @@ func engineInfo(said system.Info, api string, local bool) engine.Info {
 	return engine.Info{
 		Name: "Docker", Version: said.ServerVersion, APIVersion: api, ID: said.ID,
 		OS: said.OperatingSystem, Kernel: said.KernelVersion, Architecture: said.Architecture,
+		LSM:           lsm(said),
 		StorageDriver: said.Driver, RootDir: said.DockerRootDir, CgroupDriver: said.CgroupDriver,
-		Rootless: hasOption(said, "rootless"), Local: local, Seccomp: hasOption(said, "seccomp"),
+		Rootless: hasOption(said, "rootless"), UserNamespace: hasOption(said, "rootless") || hasOption(said, "userns"), Local: local, Seccomp: hasOption(said, "seccomp"),
 		MemoryLimit: said.MemoryLimit, SwapLimit: said.SwapLimit, CPUQuota: said.CPUCfsQuota, PIDsLimit: said.PidsLimit,
 		Containerd: said.ContainerdCommit.ID, Runc: said.RuncCommit.ID, Warnings: said.Warnings,
 		Host: spec.Host{
@@ -66,6 +67,17 @@ func engineInfo(said system.Info, api string, local bool) engine.Info {
 			GPUs: hostGPUs(said, api),
 		},
 	}
+}
+
+// lsm lists the security modules that the engine reports.
+func lsm(said system.Info) string {
+	var all []string
+	for _, name := range []string{"apparmor", "selinux"} {
+		if hasOption(said, name) {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // hasOption reports whether the engine lists a security option.

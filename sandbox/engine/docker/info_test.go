@@ -33,7 +33,7 @@ func goodInfo() system.Info {
 func TestEngineInfo(t *testing.T) {
 	require.Equal(t, engine.Info{
 		Name: "Docker", Version: "28.5.2", APIVersion: OldestAPI, ID: "the-id", OS: "Debian", Kernel: "6.1", Architecture: "x86_64",
-		StorageDriver: "overlay2", RootDir: "/var/lib/docker", CgroupDriver: "systemd", Local: true, Seccomp: true,
+		LSM: "apparmor", StorageDriver: "overlay2", RootDir: "/var/lib/docker", CgroupDriver: "systemd", Local: true, Seccomp: true,
 		MemoryLimit: true, SwapLimit: true, CPUQuota: true, PIDsLimit: true, Containerd: "c1", Runc: "r1",
 		Warnings: []string{"WARNING: something"},
 		Host: spec.Host{CPUs: 8, MemoryBytes: 16 << 30, CgroupVersion: 2, DefaultRuntime: "runc",

@@ -28,12 +28,24 @@ type instance struct {
 
 	mu   sync.Mutex
 	line *line
-	// nonce is the job's, once it has begun.
+	// nonce is the job's end mark; begun says that there was a call to start the job, or
+	// that the container was opened again.
 	nonce wire.Nonce
 	begun bool
+	// accepted says that init has accepted the job.
+	accepted bool
+	// opened says that the container was opened again; idle, that its init was then seen to
+	// have no job, and was ended.
+	opened, idle bool
 	// up is when the container had started; waited is how long it then had no job.
 	up     time.Time
 	waited time.Duration
+	// began is when the job was handed over, by our monotonic clock.
+	began time.Time
+	// pid is the number of the container's main process, by the engine; 0 if unknown. restarted
+	// says that another one has taken its place.
+	pid       int
+	restarted bool
 	// sent holds the names of the signals that evalbox sent.
 	sent map[string]bool
 	// lost says that the current connection broke; interrupted says that any connection
@@ -41,6 +53,9 @@ type instance struct {
 	lost, interrupted bool
 	// peak is the highest memory usage of all samples.
 	peak int64
+
+	// exited is closed when the main process is seen to have ended, on this machine.
+	exited chan struct{}
 
 	// waiting is held by the goroutine that waits for the end. Until the end is known,
 	// that goroutine replaces broken connections.
@@ -51,28 +66,31 @@ type instance struct {
 	removed  bool
 }
 
-func newInstance(e *adapter, id string) *instance {
-	return &instance{engine: e, id: id, waiting: make(chan struct{}, 1)}
+func newInstance(e *adapter, id string, nonce wire.Nonce) *instance {
+	return &instance{engine: e, id: id, nonce: nonce, waiting: make(chan struct{}, 1), exited: make(chan struct{})}
 }
 
 var (
 	_ engine.Container = (*instance)(nil)
 	_ engine.Local     = (*instance)(nil)
+	_ engine.Restarts  = (*instance)(nil)
 )
 
 // Ref implements [engine.Container].
-func (c *instance) Ref() engine.Ref {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ref := engine.Ref{ID: c.id}
-	if c.begun {
-		ref.Nonce = c.nonce.String()
-	}
-	return ref
-}
+func (c *instance) Ref() engine.Ref { return engine.Ref{ID: c.id, Nonce: c.nonce.String()} }
 
 // Ready implements [engine.Container].
-func (c *instance) Ready() wire.Ready { return c.ready }
+func (c *instance) Ready() wire.Ready {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opened && c.ready.Build == "" {
+		// It may only arrive with the first line of the program.
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.ready, _ = c.line.receiver.Ready(now) // without it in the log, it stays unknown
+	}
+	return c.ready
+}
 
 // Warnings implements [engine.Container].
 func (c *instance) Warnings() []string { return c.warnings }

@@ -101,7 +101,7 @@ func (e *adapter) readLog(ctx context.Context, id string, kind lineKind, receive
 	}
 	if err != nil {
 		stop(nil)
-		if errdefs.IsNotFound(err) {
+		if errdefs.IsNotFound(err) || errdefs.IsConflict(err) { // somebody is removing it
 			err = engine.ErrNoContainer
 		}
 		return nil, fmt.Errorf("reading the log of container %.12s: %w", id, engineError(ctx, err))
@@ -112,32 +112,4 @@ func (e *adapter) readLog(ctx context.Context, id string, kind lineKind, receive
 	})
 	l := &line{receiver: receiver, kind: kind, close: closing}
 	return e.listen(l, func(stdout, stderr io.Writer) error { return demultiplex(log, stdout, stderr) }), nil
-}
-
-// sink is the destination of one stream of a job. After the writer fails, nothing more is
-// written to it; the program does not notice.
-type sink struct {
-	to     io.Writer
-	failed bool
-	// passed counts the bytes of the stream so far. skip is the number of bytes that a
-	// log read from the beginning still repeats.
-	passed, skip int64
-}
-
-func newSink(to io.Writer) *sink { return &sink{to: to, failed: to == nil} }
-
-// again prepares for reading the same stream from its beginning.
-func (s *sink) again() { s.skip = s.passed }
-
-func (s *sink) Write(p []byte) (int, error) {
-	all := len(p)
-	skipped := min(s.skip, int64(all))
-	s.skip -= skipped
-	p = p[skipped:]
-	s.passed += int64(len(p))
-	if len(p) > 0 && !s.failed {
-		_, err := s.to.Write(p)
-		s.failed = err != nil
-	}
-	return all, nil
 }

@@ -28,11 +28,25 @@ func (e *adapter) Prepare(ctx context.Context, class spec.Class, meta engine.Met
 	if err != nil {
 		return nil, fmt.Errorf("creating container %s: %w", meta.Name, err)
 	}
+	for try := 1; ; try++ {
+		c, err := e.prepare(ctx, set, class, meta)
+		if err == nil {
+			return c, nil
+		}
+		if !isLoss(err) || errors.Is(err, engine.ErrNameTaken) || try == 2 || ctx.Err() != nil || e.Remove(ctx, meta.Name) != nil {
+			return nil, err
+		}
+		// Only the connection was lost. Nothing has run, and nothing is left: once more.
+	}
+}
+
+// prepare makes one attempt.
+func (e *adapter) prepare(ctx context.Context, set initSet, class spec.Class, meta engine.Meta) (*instance, error) {
 	id, warnings, err := e.create(ctx, set, class, meta)
 	if err != nil {
 		return nil, err
 	}
-	c := newInstance(e, id)
+	c := newInstance(e, id, wire.NewNonce())
 	c.warnings, c.workDir = warnings, class.WorkDir
 	if err := c.open(ctx, set); err != nil {
 		if c.line != nil {
@@ -74,18 +88,67 @@ func (e *adapter) create(ctx context.Context, set initSet, class spec.Class, met
 	}
 }
 
-// createOnce makes one attempt to create a container, and classifies its error.
+// createOnce creates a container, and classifies the error. The engine may have created it although
+// the answer was lost. So the request is repeated once, and a container of that name which has
+// our labels is ours.
 func (e *adapter) createOnce(ctx context.Context, config *container.Config, host *container.HostConfig, name string) (container.CreateResponse, error) {
+	for try := 1; ; try++ {
+		created, err := e.createAnswer(ctx, config, host, name)
+		if err == nil {
+			return created, nil
+		}
+		taken := errdefs.IsConflict(err)
+		if taken || isLoss(err) {
+			now, lookErr := e.named(ctx, name, taken)
+			switch {
+			case lookErr == nil && now.created && now.isOf(config.Labels):
+				return container.CreateResponse{ID: now.id}, nil
+			case lookErr == nil && !taken:
+				taken, err = true, errors.New("another run has it") // and no loss: nobody may remove it
+			case errors.Is(lookErr, engine.ErrNoContainer) && try == 1:
+				continue // if the first request still arrives now, its container has our labels
+			}
+		}
+		if taken {
+			err = fmt.Errorf("%w: %w", engine.ErrNameTaken, err)
+		}
+		return container.CreateResponse{}, fmt.Errorf("creating container %s: %w", name, err)
+	}
+}
+
+// named returns the state of the container with a name. If the name is taken, it may belong to a
+// container that is still being created, and cannot be seen yet.
+func (e *adapter) named(ctx context.Context, name string, taken bool) (state, error) {
+	ctx, cancel := changeContext(ctx, callTimeout)
+	defer cancel()
+	for {
+		now, err := e.inspect(ctx, name)
+		if !taken || !errors.Is(err, engine.ErrNoContainer) || pause(ctx, removePoll) != nil {
+			return now, err
+		}
+	}
+}
+
+// createAnswer makes one call to create a container.
+func (e *adapter) createAnswer(ctx context.Context, config *container.Config, host *container.HostConfig, name string) (container.CreateResponse, error) {
 	ctx, cancel := changeContext(ctx, callTimeout)
 	defer cancel()
 	created, err := e.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
-	if err == nil {
-		return created, nil
+	if err == nil && created.ID == "" {
+		err = errNonsense
 	}
-	if err = engineError(ctx, err); errdefs.IsConflict(err) {
-		err = fmt.Errorf("%w: %w", engine.ErrNameTaken, err)
+	return created, engineError(ctx, err)
+}
+
+// isOf reports whether a container was created with these labels, which name its run and its
+// owner. An image may add others.
+func (s state) isOf(labels map[string]string) bool {
+	for name, value := range labels {
+		if s.labels[name] != value {
+			return false
+		}
 	}
-	return created, fmt.Errorf("creating container %s: %w", name, err)
+	return labels[spec.LabelRun] != "" && labels[spec.LabelOwner] != ""
 }
 
 // missingSource extracts the missing path from the engine's refusal of a mount.
@@ -97,13 +160,61 @@ func missingSource(err error) (path string, ok bool) {
 	return strings.TrimSpace(path), ok
 }
 
+// start starts a container. If the answer is lost, the engine is asked whether it has started it,
+// and has to start it again if not.
 func (e *adapter) start(ctx context.Context, id string) error {
+	for try := 1; ; try++ {
+		err := e.startAnswer(ctx, id)
+		if !isLoss(err) {
+			return err
+		}
+		switch now, lookErr := e.inspect(context.WithoutCancel(ctx), id); {
+		case lookErr == nil && now.running:
+			return nil
+		case lookErr == nil && now.created && try == 1:
+		default:
+			return err
+		}
+	}
+}
+
+// startAnswer makes one call to start a container.
+func (e *adapter) startAnswer(ctx context.Context, id string) error {
 	ctx, cancel := changeContext(ctx, 2*callTimeout)
 	defer cancel()
 	if err := e.api.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
 		return fmt.Errorf("starting container %.12s: %w", id, engineError(ctx, err))
 	}
 	return nil
+}
+
+// startPatience is how long the answer to a start may take when init has reported already.
+const startPatience = 5 * time.Second
+
+// startInit starts a container and returns when the engine has answered, or when its init has
+// been ready for a while: then only the answer was lost.
+func (c *instance) startInit(ctx context.Context) error {
+	answer := make(chan error, 1)
+	go func() { answer <- c.engine.start(ctx, c.id) }()
+	ready := make(chan struct{})
+	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	go func() {
+		if _, err := c.line.receiver.Ready(waiting); err == nil {
+			close(ready)
+		}
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ready:
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-time.After(startPatience):
+		return nil
+	}
 }
 
 // notStarted distinguishes an engine that refused a start from one that was lost.
@@ -121,7 +232,7 @@ func (c *instance) open(ctx context.Context, set initSet) error {
 	if c.line, err = c.engine.callInit(ctx, c.id); err != nil {
 		return err
 	}
-	if err := c.engine.start(ctx, c.id); err != nil {
+	if err := c.startInit(ctx); err != nil {
 		return set.blame(notStarted(err))
 	}
 	c.up = time.Now()
@@ -129,6 +240,7 @@ func (c *instance) open(ctx context.Context, set initSet) error {
 	defer cancel()
 	switch c.ready, err = c.line.receiver.Ready(waiting); {
 	case err == nil && c.ready.Build == wire.BuildID():
+		go c.look(context.WithoutCancel(ctx))
 		return nil
 	case err == nil:
 		return fmt.Errorf("%w: volume %s does not hold the init of this version; %s", engine.ErrProtocol, set.volume, set.remedy())
@@ -159,8 +271,8 @@ func (c *instance) whySilent(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case now.running:
-		return c.errLost()
+	case now.running, now.exitCode == initRefuses && c.line.receiver.Complaint() == "":
+		return c.errLost() // an init whose stdin ends has lost us
 	}
 	return fmt.Errorf("%w: container %.12s ended with exit code %d before its init was ready, and said %.500q",
 		engine.ErrProtocol, c.id, now.exitCode, c.line.receiver.Complaint()+now.complaint)
@@ -190,24 +302,52 @@ const logPatience = 200 * time.Millisecond
 
 // Open implements [engine.Engine].
 func (e *adapter) Open(ctx context.Context, ref engine.Ref, streams engine.Streams) (engine.Container, error) {
-	if ref.Nonce == "" {
-		if _, err := e.inspect(ctx, ref.ID); err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("container %.12s has had no job", ref.ID)
-	}
 	nonce, err := wire.ParseNonce(ref.Nonce)
 	if err != nil {
 		return nil, fmt.Errorf("looking for container %.12s: %w", ref.ID, err)
 	}
-	c := newInstance(e, ref.ID)
-	c.nonce, c.begun = nonce, true
+	c := newInstance(e, ref.ID, nonce)
+	c.begun, c.opened = true, true
 	c.stdout, c.stderr = newSink(streams.Stdout), newSink(streams.Stderr)
 	if err := c.reread(ctx, logFollowed); err != nil {
 		return nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, logPatience)
 	defer cancel()
-	c.ready, _ = c.line.receiver.Ready(waiting) // without it in the log, it stays unknown
+	_, _ = c.line.receiver.Ready(waiting) // see Ready
+	go c.look(context.WithoutCancel(ctx))
+	c.endIdle(ctx)
 	return c, nil
+}
+
+// idlePatience is how long an init without a program and without output must be seen to be so
+// before it counts as one without a job. The connection that carried the job is gone.
+const idlePatience = 3 * time.Second
+
+// endIdle ends the init of a container that never got its job, although it was sent. An engine
+// that was restarted with its containers keeps the stdin of such an init open, and so init would
+// wait for ever. The engine's log alone does not show that: it only has whole lines. But an init
+// with a job has a program beside it, or has ended.
+func (c *instance) endIdle(ctx context.Context) {
+	if !c.isIdle(ctx) || pause(ctx, idlePatience) != nil || !c.isIdle(ctx) {
+		return
+	}
+	c.mu.Lock()
+	c.idle = true
+	c.mu.Unlock()
+	_ = c.Signal(ctx, engine.Abort) // Wait finds out
+}
+
+// isIdle reports whether init is alone in its container, and nothing but its first frame came.
+func (c *instance) isIdle(ctx context.Context) bool {
+	if c.line.receiver.Began() {
+		return false
+	}
+	ctx, cancel := callContext(ctx, callTimeout)
+	defer cancel()
+	if now, err := c.engine.inspect(ctx, c.id); err != nil || !now.running || now.paused {
+		return false
+	}
+	top, err := c.engine.api.ContainerTop(ctx, c.id, nil)
+	return err == nil && len(top.Processes) == 1
 }

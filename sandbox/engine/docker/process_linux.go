@@ -3,6 +3,7 @@ package docker
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -101,4 +102,36 @@ func processNoFile(pid int) int64 {
 func hasSwap() bool {
 	text, err := os.ReadFile("/proc/swaps")
 	return err != nil || strings.Count(string(text), "\n") > 1
+}
+
+// awaitProcess waits for the end of the main process of a container. It returns false at once if
+// the process is not visible here.
+func awaitProcess(pid int, container string) bool {
+	if pid <= 0 {
+		return false
+	}
+	// The descriptor comes first: it never stands for a later process of the same number.
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	process := os.NewFile(uintptr(fd), "pidfd")
+	defer process.Close()
+	// The cgroup of a container names it.
+	cgroup, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil || !strings.Contains(string(cgroup), container) {
+		return false
+	}
+	raw, err := process.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ended := false
+	err = raw.Read(func(fd uintptr) bool { // the poller waits for it, without a thread
+		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(polled, 0)
+		ended = err == nil && n > 0
+		return ended || err != nil && !errors.Is(err, unix.EINTR)
+	})
+	return ended && err == nil
 }

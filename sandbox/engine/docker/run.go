@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 
+	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
@@ -34,8 +35,7 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	nonce := wire.NewNonce()
-	frame, err := wireJob(job, c.workDir, nonce).Encode()
+	frame, err := wireJob(job, c.workDir, c.nonce).Encode()
 	if err != nil {
 		return fmt.Errorf("handing the job to container %.12s: %w", c.id, err)
 	}
@@ -44,11 +44,11 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 		c.mu.Unlock()
 		return fmt.Errorf("container %.12s has had its job", c.id)
 	}
-	c.begun, c.nonce, c.waited = true, nonce, time.Since(c.up)
+	c.begun, c.began, c.waited = true, time.Now(), time.Since(c.up)
 	c.stdout, c.stderr = newSink(streams.Stdout), newSink(streams.Stderr)
 	line := c.line
 	c.mu.Unlock()
-	line.receiver.Begin(nonce, c.stdout, c.stderr)
+	line.receiver.Begin(c.nonce, c.stdout, c.stderr)
 	err = c.handOver(ctx, line, frame)
 	if job.Stdin && (err == nil || errors.Is(err, errSilent)) {
 		go pump(line, streams.Stdin)
@@ -56,6 +56,9 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	if err != nil {
 		return fmt.Errorf("handing the job to container %.12s: %w", c.id, err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.accepted = true
 	return nil
 }
 
@@ -73,29 +76,51 @@ func (c *instance) handOver(ctx context.Context, line *line, frame []byte) error
 	case err == nil:
 		return nil
 	case errors.Is(err, errSilent):
+		c.doubt(ctx)
 		return engineError(ctx, err) // init may still accept the job
 	case !errors.Is(err, wire.ErrCut):
 		return fmt.Errorf("%w: %w", engine.ErrProtocol, err)
 	}
 	<-line.over
-	now, err := c.engine.ended(ctx, c.id)
-	switch {
-	case err != nil:
+	// The answer may have been lost with the connection, and the program may have ended since.
+	// The engine's log has the answer: Wait reads it.
+	now, err := c.ended(ctx)
+	if err != nil || now.running || line.err != nil {
 		c.lose()
-		return err
-	case now.running || line.err != nil:
-		c.lose()
-		return c.errLost()
 	}
-	return fmt.Errorf("%w: the container ended before, with exit code %d", engine.ErrProtocol, now.exitCode)
+	if err == nil {
+		err = c.errLost()
+	}
+	return err
+}
+
+// doubt gives up a connection on which init did not accept its job although it runs: the job or
+// the answer was lost on the way. Without that connection, an init that has no job ends, and the
+// output of a program is in the engine's log. The init of a paused container, and that of an
+// engine that does not answer, may still be heard.
+func (c *instance) doubt(ctx context.Context) {
+	if now, err := c.engine.inspect(context.WithoutCancel(ctx), c.id); err == nil && now.running && !now.paused {
+		c.lose()
+	}
 }
 
 // wireJob translates a job for evalbox's init.
 func wireJob(job spec.Job, dir string, nonce wire.Nonce) wire.Job {
 	j := wire.Job{
-		Nonce: nonce, Args: job.Command, Env: job.Env, Dir: dir,
+		Nonce: nonce, Args: job.Command, Env: job.ProgramEnv(), Dir: dir,
 		Timeout: policy.Seconds(job.TimeoutSeconds), Grace: policy.Seconds(job.GraceSeconds),
+		OrphanLimit: policy.Seconds(job.OrphanLimitSeconds),
 		OOMScoreAdj: oomScore, NoFork: job.NoFork, Stdin: job.Stdin,
+	}
+	if j.Timeout > 0 && !job.NoDeadlineEnv {
+		j.DeadlineVar = spec.DeadlineEnv
+	}
+	if size := job.FileSize; size != nil {
+		j.Rlimits = []wire.Rlimit{wire.FileSize(size.Soft, size.Hard)}
+	}
+	if job.SoftTimeoutSeconds > 0 {
+		j.SoftLead = j.Timeout - policy.Seconds(job.SoftTimeoutSeconds)
+		j.SoftSignal = spec.SoftSignals[job.SoftSignal]
 	}
 	if job.Egress != nil {
 		j.Relay = &wire.Relay{Port: spec.EgressPort, Connections: uint16(min(job.Egress.Connections, math.MaxUint16)), Socket: spec.EgressDir + "/" + spec.EgressSocket}
@@ -151,7 +176,7 @@ func (c *instance) await(ctx context.Context) (engine.End, error) {
 		if err != nil {
 			return c.gone(err)
 		}
-		report, err := line.receiver.End(ctx)
+		report, err := c.hear(ctx, line)
 		switch {
 		case err == nil:
 			return c.reported(ctx, report, cut), nil
@@ -161,7 +186,7 @@ func (c *instance) await(ctx context.Context) (engine.End, error) {
 			return engine.End{}, fmt.Errorf("%w: %w", engine.ErrProtocol, err)
 		}
 		<-line.over
-		now, err := c.engine.ended(ctx, c.id)
+		now, err := c.ended(ctx)
 		switch {
 		case err != nil:
 			c.lose()
@@ -169,8 +194,8 @@ func (c *instance) await(ctx context.Context) (engine.End, error) {
 		case now.running, line.kind == logSoFar && line.err != nil:
 			c.lose()
 			return engine.End{}, c.errLost()
-		case line.kind == logSoFar:
-			return c.silent(ctx, now), nil
+		case line.kind == logSoFar, c.isRestarted():
+			return c.silent(ctx, now, line), nil
 		}
 		cut = cut || line.kind == attached
 		// A broken connection may look like the end of the streams; the rest of the
@@ -195,8 +220,12 @@ func (c *instance) listening(ctx context.Context) (*line, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.line, nil
+	line, accepted := c.line, c.accepted
+	c.mu.Unlock()
+	if !accepted {
+		c.endIdle(ctx)
+	}
+	return line, nil
 }
 
 // reread reads the output from the beginning, and passes on only the new part.
@@ -207,8 +236,8 @@ func (c *instance) reread(ctx context.Context, kind lineKind) error {
 	if before != nil {
 		before.cut()
 		<-before.over
-		c.stdout.again()
-		c.stderr.again()
+		c.stdout.repeat()
+		c.stderr.repeat()
 	}
 	line, err := c.engine.readLog(ctx, c.id, kind, wire.Resume(c.nonce, c.stdout, c.stderr))
 	if err != nil {
@@ -227,38 +256,61 @@ func (c *instance) lose() {
 }
 
 // gone returns the end of a container that no longer exists. Removing a running container
-// kills it.
+// kills it. Its times went with it; the end has those of this machine.
 func (c *instance) gone(err error) (engine.End, error) {
 	if !errors.Is(err, engine.ErrNoContainer) {
 		return engine.End{}, err
 	}
-	return engine.End{Interrupted: true, Foreign: []string{"SIGKILL"}}, err
+	end := engine.End{Interrupted: true, Foreign: []string{"SIGKILL"}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.began.IsZero() {
+		end.StartedAt, end.FinishedAt, end.Duration = c.began, time.Now(), time.Since(c.began)
+	}
+	return end, err
 }
+
+// initRefuses is the exit code of an init that has no job.
+const initRefuses = 125
 
 // silent returns the end of a container whose init did not report one. The engine's times
 // are those of the container, which first waited for its job.
-func (c *instance) silent(ctx context.Context, now state) engine.End {
+func (c *instance) silent(ctx context.Context, now state, line *line) engine.End {
 	c.mu.Lock()
-	interrupted, started := c.interrupted, now.started.Add(c.waited)
+	end := engine.End{
+		ExitCode: now.exitCode, OOMKilled: now.oomKilled, StartedAt: now.started.Add(c.waited), FinishedAt: now.finished,
+		Interrupted: c.interrupted, Restarted: c.restarted, NoJob: c.idle || c.isUnanswered(now, line),
+	}
+	took := time.Duration(math.MaxInt64)
+	if !c.began.IsZero() {
+		took = time.Since(c.began)
+	}
 	c.mu.Unlock()
-	end := engine.End{ExitCode: now.exitCode, OOMKilled: now.oomKilled, StartedAt: started, FinishedAt: now.finished, Interrupted: interrupted}
 	if now.started.IsZero() {
 		end.StartedAt = time.Time{}
-	} else {
-		end.Duration = max(now.finished.Sub(started), 0)
+	} else if end.Duration = end.FinishedAt.Sub(end.StartedAt); end.Duration < 0 || end.Duration > took {
+		end.Duration = took // the engine's clock was stepped, or the end was not seen
 	}
-	end.Foreign, end.ForeignErr = c.foreign(ctx, now.started, now.finished)
+	end.Foreign, end.ForeignErr = c.foreign(ctx, now.finished)
 	return end
+}
+
+// isUnanswered reports whether the output shows that init never had the job: it answers before the
+// program starts, and the engine's log keeps the answer unless the engine dies. The lock is held.
+func (c *instance) isUnanswered(now state, line *line) bool {
+	return line.receiver.Unanswered() && (c.opened || now.exitCode == initRefuses || line.kind == logSoFar && !c.interrupted)
 }
 
 // reported translates the report of init.
 func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine.End {
 	c.mu.Lock()
-	interrupted, sent, whole := c.interrupted || cut, len(c.sent) > 0, c.line.whole()
+	interrupted, sent, opened := c.interrupted || cut, len(c.sent) > 0, c.opened
+	whole := c.line.whole() && c.stdout.whole() && c.stderr.whole()
+	restarted := c.restarted
 	c.mu.Unlock()
 	end := engine.End{
-		Reported: true, Complete: whole, Interrupted: interrupted,
-		Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
+		Reported: true, Complete: whole, Interrupted: interrupted, Restarted: restarted,
+		Abandoned: r.Abandoned, SoftAfter: r.SoftAfter, Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
 		StartedAt: r.Started, FinishedAt: r.Finished, Duration: r.Wall,
 		Usage: engine.Usage{CPU: r.Usage.CPU, PeakMemory: r.Usage.PeakMemory, OOMKills: r.Usage.OOMKills, Source: r.Usage.Source},
 	}
@@ -275,20 +327,34 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 	case wire.StopNone:
 	case wire.StopDeadline:
 		end.Cause = engine.ByDeadline
+	case wire.StopOrphan:
+		end.Cause = engine.ByOrphanLimit
 	case wire.StopTerm, wire.StopKill:
 		end.Cause = engine.BySignal
 		if sent {
 			break
 		}
 		// The kernel can lose the sender of a signal, so a program can make its own
-		// signal look foreign to init. The engine's events cannot be forged.
-		end.Foreign, end.ForeignErr = c.foreign(ctx, r.Started, r.Finished)
-		if len(end.Foreign) == 0 && end.ForeignErr == nil {
+		// signal look foreign to init. The engine's events cannot be forged, but they can be
+		// incomplete: then init decides.
+		end.Foreign, end.ForeignErr = c.foreign(ctx, r.Finished)
+		if opened && c.endedWithEngine(ctx, r.Finished, len(end.Foreign) > 0) {
+			end.Interrupted = true
+			break
+		}
+		if end.ForeignErr == nil && (interrupted || isStepped(r.Finished.Sub(r.Started), r.Wall)) {
+			end.ForeignErr = errForgotten
+		}
+		obeyed := slices.Contains(end.Foreign, "SIGTERM") || slices.Contains(end.Foreign, "SIGUSR1")
+		if !obeyed && end.ForeignErr == nil {
 			end.Cause = engine.ByItself
 		}
 	}
 	return end
 }
+
+// errForgotten means that the engine may not know a signal that it has delivered.
+var errForgotten = errors.New("the engine was away, its clock was stepped, or it has seen much since: it may not remember every signal")
 
 const (
 	// foreignTimeout bounds the query for foreign signals.
@@ -297,35 +363,87 @@ const (
 	eventSlack = 500 * time.Millisecond
 )
 
-// foreign lists signals that others sent through the engine between two times of its
-// clock. A daemon that is stopped sends SIGTERM to every container, and so does `docker
-// stop`: both leave an event. A signal from the program itself leaves none.
-func (c *instance) foreign(ctx context.Context, since, until time.Time) ([]string, error) {
-	if since.IsZero() || until.IsZero() {
-		return nil, nil
+// isStepped reports whether a wall clock was stepped while a monotonic one went on.
+func isStepped(wall, monotonic time.Duration) bool { return (wall - monotonic).Abs() > eventSlack }
+
+// foreign lists signals that others sent to the container through the engine. A daemon that is
+// stopped sends SIGTERM to every container, and so does `docker stop`: both leave an event. A
+// signal from the program itself leaves none. Events of all times are asked for, because a clock
+// may be stepped; finished is when the container or its program ended, by the engine's clock.
+//
+// The engine only keeps its last few hundred events. If the start of a container that was opened
+// again is not among them, a signal may be missing as well.
+func (c *instance) foreign(ctx context.Context, finished time.Time) ([]string, error) {
+	now := time.Now()
+	c.mu.Lock()
+	sent, began, forgotten := maps.Clone(c.sent), c.began, c.opened
+	c.mu.Unlock()
+	if finished.IsZero() || dockerhost.IsLocal(c.engine.api.DaemonHost()) {
+		finished = now // the same clock, and an answer can be wrong
 	}
 	ctx, cancel := callContext(context.WithoutCancel(ctx), foreignTimeout)
 	defer cancel()
 	messages, errs := c.engine.api.Events(ctx, events.ListOptions{
-		Since:   eventTime(since),
-		Until:   eventTime(until.Add(eventSlack)),
-		Filters: filters.NewArgs(filters.Arg("container", c.id), filters.Arg("event", "kill")),
+		Since:   "1",
+		Until:   eventTime(finished.Add(eventSlack)),
+		Filters: filters.NewArgs(filters.Arg("container", c.id), filters.Arg("event", "start"), filters.Arg("event", "kill")),
 	})
-	c.mu.Lock()
-	sent := maps.Clone(c.sent)
-	c.mu.Unlock()
 	var signals []string
 	for {
 		select {
 		case message := <-messages:
+			if message.Action != events.ActionKill && message.Action != events.ActionStart || message.Actor.ID != c.id {
+				return signals, fmt.Errorf("asking for events of container %.12s: %w", c.id, errNonsense)
+			}
+			if message.Action == events.ActionStart {
+				forgotten = false
+				continue
+			}
 			if name := signalName(message.Actor.Attributes["signal"]); !sent[name] {
 				signals = append(signals, name)
 			}
 		case err := <-errs:
 			if err == io.EOF { //nolint:errorlint // a wrapped EOF is not a complete answer
-				return slices.Compact(signals), nil
+				err = nil
+				stepped := !began.IsZero() && isStepped(now.Round(0).Sub(began.Round(0)), now.Sub(began))
+				if len(signals) == 0 && (forgotten || stepped) {
+					err = errForgotten
+				}
+				return slices.Compact(signals), err
 			}
 			return signals, fmt.Errorf("asking for events of container %.12s: %w", c.id, engineError(ctx, err))
+		}
+	}
+}
+
+// eventsKept is the number of events that an engine remembers.
+const eventsKept = 256
+
+// endedWithEngine reports whether the engine was restarted since it started the container, while
+// nobody watched, and a signal to the container is its own or may be: an engine that finds a
+// container of its predecessor stops it, as one that is stopped does, unless it is configured to
+// keep its containers. finished is when the program ended, by the engine's clock; signaled says
+// that this engine remembers a signal.
+func (c *instance) endedWithEngine(ctx context.Context, finished time.Time, signaled bool) bool {
+	if dockerhost.IsLocal(c.engine.api.DaemonHost()) {
+		finished = time.Now() // the same clock, and it may have been stepped
+	}
+	ctx, cancel := callContext(context.WithoutCancel(ctx), foreignTimeout)
+	defer cancel()
+	messages, errs := c.engine.api.Events(ctx, events.ListOptions{Since: "1", Until: eventTime(finished.Add(eventSlack))})
+	for count := 0; ; {
+		select {
+		case message := <-messages:
+			count++
+			if message.Action == events.ActionStart && message.Actor.ID == c.id {
+				return false
+			}
+		case err := <-errs:
+			if err != io.EOF || count >= eventsKept { //nolint:errorlint // a wrapped EOF is not a complete answer
+				return false
+			}
+			info, err := c.engine.api.Info(ctx)
+			return err == nil && !(signaled && info.LiveRestoreEnabled)
 		}
 	}
 }

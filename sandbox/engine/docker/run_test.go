@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -42,11 +43,71 @@ func TestForeignSignalsOfAnEngineThatGoes(t *testing.T) {
 		}, want: []string{"SIGTERM"}, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newInstance(fakeDaemon(t, test.handle), "c1")
-			signals, err := c.foreign(t.Context(), time.Now().Add(-time.Second), time.Now())
+			c := newInstance(fakeDaemon(t, test.handle), "c1", wire.Nonce{})
+			signals, err := c.foreign(t.Context(), time.Now())
 			require.Equal(t, test.want, signals)
 			require.Equal(t, test.lost, isLoss(err), "%v", err)
 			require.Equal(t, test.lost, err != nil)
+		})
+	}
+}
+
+// TestForgottenSignals: the engine keeps its last few hundred events. Who finishes the run of a dead
+// controller later cannot conclude from their absence that nobody sent a signal.
+func TestForgottenSignals(t *testing.T) {
+	const start, kill = `{"Type":"container","Action":"start","Actor":{"ID":"c1"}}`, `{"Type":"container","Action":"kill","Actor":{"ID":"c1","Attributes":{"signal":"15"}}}`
+	for name, test := range map[string]struct {
+		events string
+		opened bool
+		want   engine.Cause
+	}{
+		"nobody sent one":               {start, true, engine.ByItself},
+		"somebody did":                  {start + kill, true, engine.BySignal},
+		"somebody did, start forgotten": {kill, true, engine.BySignal},
+		"all forgotten":                 {"", true, engine.BySignal},
+		"the same controller":           {"", false, engine.ByItself},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newInstance(fakeDaemon(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, test.events) }), "c1", wire.Nonce{})
+			c.opened = test.opened
+			c.stdout, c.stderr = newSink(nil), newSink(nil)
+			c.line = &line{receiver: wire.Resume(wire.Nonce{}, c.stdout, c.stderr)}
+			end := c.reported(t.Context(), wire.Report{Kind: wire.Exited, Stop: wire.StopTerm, Started: time.Now(), Finished: time.Now()}, false)
+			require.Equal(t, test.want, end.Cause)
+		})
+	}
+}
+
+// TestEndedWithEngine: an engine that was restarted stops the containers of its predecessor, unless it
+// keeps them. That is nobody else's signal.
+func TestEndedWithEngine(t *testing.T) {
+	const start, kill = `{"Type":"container","Action":"start","Actor":{"ID":"c1"}}`, `{"Type":"container","Action":"kill","Actor":{"ID":"c1","Attributes":{"signal":"15"}}}`
+	for name, test := range map[string]struct {
+		events string
+		keeps  bool
+		want   bool
+	}{
+		"the same engine":                    {start + kill, false, false},
+		"its successor stops it":             {kill, false, true},
+		"its successor says nothing":         {"", false, true},
+		"its successor keeps it":             {kill, true, false},
+		"... and does not know who did that": {"", true, true},
+		"the start may be forgotten":         {strings.Repeat(kill, eventsKept), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newInstance(fakeDaemon(t, func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/info") {
+					_, _ = fmt.Fprintf(w, `{"LiveRestoreEnabled": %t}`, test.keeps)
+					return
+				}
+				_, _ = io.WriteString(w, test.events)
+			}), "c1", wire.Nonce{})
+			c.opened = true
+			c.stdout, c.stderr = newSink(nil), newSink(nil)
+			c.line = &line{receiver: wire.Resume(wire.Nonce{}, c.stdout, c.stderr)}
+			end := c.reported(t.Context(), wire.Report{Kind: wire.Exited, Stop: wire.StopTerm, Started: time.Now(), Finished: time.Now()}, false)
+			require.Equal(t, engine.BySignal, end.Cause)
+			require.Equal(t, test.want, end.Interrupted)
 		})
 	}
 }
@@ -56,7 +117,7 @@ func TestForeignSignalsOfAnEngineThatGoes(t *testing.T) {
 // decides.
 func TestSilenceIsNoRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newInstance(newAdapter(nil, nil), "c1")
+		c := newInstance(answering(t, `{"Id":"c1","State":{"Status":"paused","Running":true,"Paused":true}}`), "c1", wire.Nonce{})
 		c.workDir = "/"
 		sent, stdin := io.Pipe()
 		closed := make(chan struct{})
@@ -87,11 +148,26 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 	})
 }
 
+// answering is an engine that gives one answer to everything, without a network: for tests in a
+// bubble.
+func answering(t *testing.T, answer string) *adapter {
+	t.Helper()
+	api, err := client.NewClientWithOpts(client.WithHTTPClient(&http.Client{Transport: oneAnswer(answer)}), client.WithVersion(OldestAPI))
+	require.NoError(t, err)
+	return newAdapter(api, nil)
+}
+
+type oneAnswer string
+
+func (a oneAnswer) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(a))), Header: http.Header{"Content-Type": {"application/json"}}}, nil
+}
+
 // TestDisconnectedStreams: after Disconnect the caller may close the streams'
 // destinations.
 func TestDisconnectedStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newInstance(newAdapter(nil, nil), "c1")
+		c := newInstance(newAdapter(nil, nil), "c1", wire.Nonce{})
 		receiver := wire.NewReceiver()
 		sink, to := io.Pipe() // a slow reader
 		read, write := io.Pipe()
@@ -147,10 +223,15 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 			_, err := e.Open(ctx, engine.Ref{ID: "c1", Nonce: wire.NewNonce().String()}, engine.Streams{})
 			return err
 		},
-		"list":            func(ctx context.Context, e *adapter) error { _, err := e.List(ctx); return err },
-		"network":         func(ctx context.Context, e *adapter) error { return e.FindNetwork(ctx, "x") },
-		"signal":          func(ctx context.Context, e *adapter) error { return newInstance(e, "c1").Signal(ctx, engine.Stop) },
-		"process":         func(ctx context.Context, e *adapter) error { _, err := newInstance(e, "c1").PID(ctx); return err },
+		"list":    func(ctx context.Context, e *adapter) error { _, err := e.List(ctx); return err },
+		"network": func(ctx context.Context, e *adapter) error { return e.FindNetwork(ctx, "x") },
+		"signal": func(ctx context.Context, e *adapter) error {
+			return newInstance(e, "c1", wire.Nonce{}).Signal(ctx, engine.Stop)
+		},
+		"process": func(ctx context.Context, e *adapter) error {
+			_, err := newInstance(e, "c1", wire.Nonce{}).PID(ctx)
+			return err
+		},
 		"create volume":   func(ctx context.Context, e *adapter) error { _, err := e.CreateVolume(ctx, run, nil); return err },
 		"recreate helper": func(ctx context.Context, e *adapter) error { return e.RecreateHelper(ctx, run, nil) },
 		"fill volume":     func(ctx context.Context, e *adapter) error { return e.FillVolume(ctx, "r1", strings.NewReader("")) },
@@ -161,7 +242,7 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 		},
 		"list volumes": func(ctx context.Context, e *adapter) error { _, err := e.Volumes(ctx); return err },
 		"signals sent": func(ctx context.Context, e *adapter) error {
-			_, err := newInstance(e, "c1").foreign(ctx, time.Now(), time.Now())
+			_, err := newInstance(e, "c1", wire.Nonce{}).foreign(ctx, time.Now())
 			return err
 		},
 	} {

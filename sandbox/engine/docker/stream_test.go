@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -94,12 +95,59 @@ func TestSinkPassesEveryByteOnce(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, len(piece), n)
 		}
-		s.again()
+		s.repeat()
 		for i := range text {
 			_, err := s.Write([]byte{text[i]})
 			require.NoError(t, err)
 		}
 		require.Equal(t, text, got.String())
+		require.True(t, s.whole())
+	}
+}
+
+// TestSinkFillsAGap: the log of an engine that was killed lacks the line that had not ended. What
+// does not fit to the rest is not called whole.
+func TestSinkFillsAGap(t *testing.T) {
+	long := strings.Repeat("x", maxRest+1)
+	for name, test := range map[string]struct {
+		seen, log string
+		want      string
+		whole     bool
+	}{
+		"nothing was seen":            {"", "a\nb\n", "a\nb\n", true},
+		"all was seen":                {"a\nb\n", "a\nb\n", "a\nb\n", true},
+		"whole lines":                 {"a\n", "a\nb\n", "a\nb\n", true},
+		"a part of a line":            {"a\nscore: 0.", "a\nscore: 0.5\n", "a\nscore: 0.5\n", true},
+		"a lost part of a line":       {"a\nscore: 0.", "a\n5\nb\n", "a\nscore: 0.5\nb\n", true},
+		"... that begins alike":       {"a\nscore: 0.", "a\nscrew\n", "a\nscore: 0.screw\n", true},
+		"a lost first line":           {"score: 0.", "5\n", "score: 0.5\n", true},
+		"a lost line":                 {"a\nb\n", "a\nc\nd\n", "a\nb\nd\n", false},
+		"a log that lost its end":     {"a\nb\n", "a\n", "a\nb\n", false},
+		"a log of somebody else":      {"a\nb\nc", "x\ny\nz\n", "a\nb\nc\n", false},
+		"a long line":                 {"a\n" + long, "a\n" + long + "y\n", "a\n" + long + "y\n", true},
+		"a lost part of a long line":  {"a\n" + long, "a\ny" + long, "a\n" + long + "x", false},
+		"an empty log, after a start": {"a", "", "a", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, size := range []int{1, 3, 1 << 20} {
+				var got strings.Builder
+				s := newSink(&got)
+				for piece := range slices.Chunk([]byte(test.seen), size) {
+					_, _ = s.Write(piece)
+				}
+				for range 2 { // a second connection that brings nothing new
+					s.repeat()
+					for piece := range slices.Chunk([]byte(test.log), size) {
+						_, _ = s.Write(piece)
+					}
+					require.Equal(t, test.want, got.String(), size)
+					if strings.Contains(name, "lost part") || strings.Contains(name, "alike") || strings.Contains(name, "first line") {
+						break // the log is another text from now on
+					}
+				}
+				require.Equal(t, test.whole, s.whole(), size)
+			}
+		})
 	}
 }
 

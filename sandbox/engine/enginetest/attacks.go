@@ -45,8 +45,8 @@ func attackCases() []programCase {
 
 // firstUser is the user of the first attack. Each attack has a user of its own, because the
 // kernel counts pending signals by user: a flood of them in one container makes it lose the
-// senders of signals in the others.
-const firstUser = 70000
+// senders of signals in the others. A user namespace has these users too.
+const firstUser = 30000
 
 // hostileCase is one attack in a container.
 func hostileCase(p hostile.Program, user int) programCase {
@@ -169,7 +169,7 @@ os.execv('/work/tiny', ['tiny'])`
 	}
 	return []programCase{
 		{name: "no memory left, then an exit", python: eaters + "os._exit(42)", want: want{code: hostile.Success, oom: true}, check: said(scores)},
-		{name: "no memory left, then the deadline", python: eaters + "while True: time.sleep(1)", job: limit(3, 0.1),
+		{name: "no memory left, then the deadline", python: eaters + "while True: time.sleep(1)", job: limit(10, 0.1),
 			want: want{signal: 9, cause: engine.ByDeadline, escalated: true, oom: true}, check: said(scores)},
 		{name: "memory that no process maps", python: fmt.Sprintf(outlives, "os.memfd_create('held')"), job: limit(20, 1), oneOf: either, check: said(`^goes on as 1\d\d\n$`)},
 		{name: "memory that outlives its program", python: fmt.Sprintf(outlives, "os.open('/tmp/held', os.O_RDWR | os.O_CREAT)"), class: tight, job: limit(20, 1), oneOf: either,

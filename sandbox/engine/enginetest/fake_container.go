@@ -34,6 +34,9 @@ type container struct {
 	// killed is closed when the container is killed while its program runs.
 	killed   chan struct{}
 	isKilled bool
+	// abandoned is closed when the stdin of init ends.
+	abandoned   chan struct{}
+	isAbandoned bool
 	// joined are the handles that are connected to its streams.
 	joined []*handle
 	// sent are all signals, with their senders.
@@ -53,7 +56,7 @@ func (c *container) orphan() {
 	c.lose()
 	switch {
 	case c.job == nil:
-		c.finish(engine.End{ExitCode: 125})
+		c.finish(engine.End{ExitCode: 125, NoJob: true})
 		c.gone = true
 	case c.isOver:
 		c.gone = true // its init was waiting for BYE
@@ -62,8 +65,17 @@ func (c *container) orphan() {
 	}
 }
 
+// abandon ends the stdin of init. The lock is held.
+func (c *container) abandon() {
+	if !c.isAbandoned {
+		c.isAbandoned = true
+		close(c.abandoned)
+	}
+}
+
 // lose breaks all connections. The lock is held.
 func (c *container) lose() {
+	c.abandon()
 	for _, h := range c.joined {
 		h.conn.close()
 	}
@@ -112,22 +124,27 @@ func (c *container) run(p *Program) {
 	}()
 
 	end := engine.End{Reported: true}
-	var limit, grace <-chan time.Time
-	arm := func(at *<-chan time.Time, seconds float64) {
-		timer := time.NewTimer(time.Duration(seconds * float64(time.Second)))
-		*at = timer.C
+	var limit, soft, grace <-chan time.Time
+	deadline, byLimit := began.Add(seconds(p.Job.TimeoutSeconds)), engine.ByDeadline
+	arm := func(at *<-chan time.Time, when time.Time) { *at = time.NewTimer(time.Until(when)).C }
+	armLimits := func() {
+		arm(&limit, deadline)
+		if p.Job.SoftTimeoutSeconds > 0 && end.SoftAfter == 0 {
+			arm(&soft, deadline.Add(-seconds(p.Job.TimeoutSeconds-p.Job.SoftTimeoutSeconds)))
+		}
 	}
 	if p.Job.TimeoutSeconds > 0 {
-		arm(&limit, p.Job.TimeoutSeconds)
+		armLimits()
 	}
-	asked := false
+	asked, abandoned := false, c.abandoned
 	stop := func(cause engine.Cause) {
 		if asked {
 			return
 		}
 		asked, end.Cause = true, cause
+		limit, soft = nil, nil
 		p.terminate()
-		arm(&grace, p.Job.GraceSeconds)
+		arm(&grace, time.Now().Add(seconds(p.Job.GraceSeconds)))
 	}
 	kill := func() bool {
 		c.fake.mu.Lock()
@@ -141,8 +158,17 @@ func (c *container) run(p *Program) {
 			end.Signal = max(-result, 0)
 			ended = true
 		case <-limit:
-			limit = nil
-			stop(engine.ByDeadline)
+			stop(byLimit)
+		case <-soft:
+			soft, end.SoftAfter = nil, time.Since(began)
+			p.warn()
+		case <-abandoned:
+			abandoned = nil
+			orphaned := time.Now().Add(seconds(p.Job.OrphanLimitSeconds))
+			if p.Job.OrphanLimitSeconds > 0 && !asked && (limit == nil || orphaned.Before(deadline)) {
+				deadline, byLimit = orphaned, engine.ByOrphanLimit
+				armLimits()
+			}
 		case <-grace:
 			grace = nil
 			end.Escalated = true
@@ -155,6 +181,7 @@ func (c *container) run(p *Program) {
 				continue
 			}
 			asked, end.Cause = true, engine.BySignal
+			limit, soft = nil, nil
 			if ended = kill(); ended {
 				end.Signal = 9
 			}
@@ -167,8 +194,11 @@ func (c *container) run(p *Program) {
 			return
 		}
 	}
+	p.own()
 	c.report(p, end, began)
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func (c *container) report(p *Program, end engine.End, began time.Time) {
 	f := c.fake
@@ -176,6 +206,7 @@ func (c *container) report(p *Program, end engine.End, began time.Time) {
 	defer f.mu.Unlock()
 	end.Duration = time.Since(began)
 	end.StartedAt, end.FinishedAt = c.startedAt, time.Now()
+	end.Abandoned = c.isAbandoned
 	if !f.NoUsage {
 		end.Usage = f.Usage
 	}

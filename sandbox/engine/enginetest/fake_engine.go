@@ -89,7 +89,8 @@ func (f *Fake) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) 
 	f.made++
 	c := &container{
 		fake: f, id: fmt.Sprintf("%012x", 0xfa4e00000000+f.made), class: class, meta: meta, ready: ready, created: time.Now(),
-		signals: make(chan engine.Signal), over: make(chan struct{}), killed: make(chan struct{}), tape: newTape(),
+		nonce: newNonce(), signals: make(chan engine.Signal), over: make(chan struct{}), killed: make(chan struct{}),
+		abandoned: make(chan struct{}), tape: newTape(),
 	}
 	f.containers[meta.Name] = c
 	if f.Fail.Prepare != nil {
@@ -131,9 +132,6 @@ func (f *Fake) Open(ctx context.Context, ref engine.Ref, streams engine.Streams)
 	c := f.find(ref.ID)
 	if c == nil {
 		return nil, fmt.Errorf("%w: %s", engine.ErrNoContainer, ref.ID)
-	}
-	if c.job == nil {
-		return nil, fmt.Errorf("container %s has no job", c.meta.Name)
 	}
 	h := &handle{c: c, opened: true, streams: streams, cut: make(chan struct{}), strange: ref.Nonce != c.nonce}
 	h.join(f.Stuck || f.StuckAgain)

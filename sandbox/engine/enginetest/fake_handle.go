@@ -36,8 +36,6 @@ var (
 )
 
 func (h *handle) Ref() engine.Ref {
-	h.c.fake.mu.Lock()
-	defer h.c.fake.mu.Unlock()
 	return engine.Ref{ID: h.c.id, Nonce: h.c.nonce}
 }
 
@@ -90,7 +88,7 @@ func (h *handle) Start(ctx context.Context, job spec.Job, streams engine.Streams
 		return fmt.Errorf("%w: %s has ended", engine.ErrNoContainer, c.meta.Name)
 	}
 	f.Started = append(f.Started, job)
-	c.job, c.nonce, c.startedAt = &job, newNonce(), time.Now()
+	c.job, c.startedAt = &job, time.Now()
 	c.program = newProgram(c, job)
 	h.streams = streams
 	h.join(f.Stuck)
@@ -219,6 +217,7 @@ func (h *handle) await(ctx context.Context, down, cut <-chan struct{}, late time
 			end.Foreign = append(slices.Clone(end.Foreign), signalNames[signal.how])
 		}
 	}
+	end.NoJob = c.job == nil
 	end.Interrupted = h.interrupted
 	end.Complete = end.Reported && conn.ended()
 	if h.strange {
@@ -286,6 +285,7 @@ func (h *handle) disconnect() *connection {
 	}
 	if h.c.program != nil && !h.opened {
 		_ = h.c.program.stdin.close()
+		h.c.abandon()
 	}
 	return h.conn
 }

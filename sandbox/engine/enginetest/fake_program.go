@@ -1,12 +1,18 @@
 package enginetest
 
 import (
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -24,15 +30,26 @@ type Program struct {
 	// term is closed by SIGTERM, dead when the program is killed or has ended.
 	term, dead         chan struct{}
 	termOnce, deadOnce sync.Once
+	soft               chan struct{}
 	initKilled         chan struct{}
 	initOnce           sync.Once
+	deadline           time.Time // by the machine's clock
 
 	changes []func(end *engine.End)
 }
 
 func newProgram(c *container, job spec.Job) *Program {
 	return &Program{Job: job, Class: c.class, Meta: c.meta, c: c, stdin: newInput(),
-		term: make(chan struct{}), dead: make(chan struct{}), initKilled: make(chan struct{})}
+		term: make(chan struct{}), dead: make(chan struct{}), soft: make(chan struct{}), initKilled: make(chan struct{}),
+		deadline: time.Now().Add(seconds(job.TimeoutSeconds))}
+}
+
+// warn sends the soft signal.
+func (p *Program) warn() {
+	close(p.soft)
+	if p.Job.SoftSignal == "SIGTERM" {
+		p.terminate()
+	}
 }
 
 func (p *Program) terminate() { p.termOnce.Do(func() { close(p.term) }) }
@@ -74,6 +91,9 @@ func (p *Program) Sleep(d time.Duration) {
 // Term is closed by SIGTERM.
 func (p *Program) Term() <-chan struct{} { return p.term }
 
+// Soft is closed by the soft signal of the job. If that is SIGTERM, it closes Term as well.
+func (p *Program) Soft() <-chan struct{} { return p.soft }
+
 // Kill is closed when the program is killed.
 func (p *Program) Kill() <-chan struct{} { return p.dead }
 
@@ -94,9 +114,12 @@ func (p *Program) End(change func(end *engine.End)) {
 // Env returns the environment of the program: the class's, overridden by the job's.
 func (p *Program) Env() map[string]string {
 	env := map[string]string{}
-	for _, pair := range slices.Concat(p.Class.Env, p.Job.Env) {
+	for _, pair := range slices.Concat(p.Class.Env, p.Job.ProgramEnv()) {
 		name, value, _ := strings.Cut(pair, "=")
 		env[name] = value
+	}
+	if p.Job.TimeoutSeconds > 0 && !p.Job.NoDeadlineEnv {
+		env[spec.DeadlineEnv] = fmt.Sprintf("%.3f", float64(p.deadline.UnixMilli())/1000)
 	}
 	return env
 }
@@ -106,6 +129,38 @@ func (p *Program) Path(inside string) string { return hostPath(p.Class, p.Meta, 
 
 // Final returns the host path of a file in the output directory.
 func (p *Program) Final(name string) string { return path.Join(p.Meta.Sources[spec.RoleFinal], name) }
+
+// own gives the files in the output directory and in the trees to the container's user, if this
+// process can: the function that plays the program has its own user. Files of a third user
+// stay as they are.
+func (p *Program) own() {
+	user, group, ok := strings.Cut(p.Class.User, ":")
+	uid, uidErr := strconv.Atoi(user)
+	gid, gidErr := strconv.Atoi(group)
+	if os.Geteuid() != 0 || !ok || uidErr != nil || gidErr != nil {
+		return
+	}
+	for role, dir := range p.Meta.Sources {
+		if role == spec.RoleFinal || strings.HasPrefix(role, spec.RoleTree+"-") {
+			chownAll(dir, uid, gid)
+		}
+	}
+}
+
+func chownAll(dir string, uid, gid int) {
+	// What vanishes meanwhile need not be given.
+	_ = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // as above
+		}
+		if info, err := entry.Info(); err == nil {
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == 0 {
+				_ = os.Lchown(name, uid, gid) //nolint:gosec // G122: a directory of a test
+			}
+		}
+		return nil
+	})
+}
 
 // hostPath maps a path in a container to the host, by the deepest bind that contains it.
 func hostPath(class spec.Class, meta engine.Meta, inside string) string {
@@ -198,6 +253,7 @@ func (t *tape) connect(before *connection, stuck bool) *connection {
 	if before != nil {
 		c.next = before.next
 	}
+	c.late = c.next < t.first
 	t.readers = append(t.readers, c)
 	return c
 }
@@ -209,6 +265,7 @@ type connection struct {
 	next  int // the number of the next chunk
 	isCut bool
 	all   bool // it reached the end marks
+	late  bool // the tape had lost its beginning
 	// cut is closed to break it, done when it has ended.
 	cut, done chan struct{}
 }
@@ -272,7 +329,7 @@ func (c *connection) copy(before *connection, stdout, stderr io.Writer) {
 			continue
 		}
 		if t.closed && !c.stuck {
-			c.all = t.marked
+			c.all = t.marked && !c.late
 			c.leave()
 			return
 		}

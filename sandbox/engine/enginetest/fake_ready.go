@@ -141,6 +141,7 @@ func mounts(class spec.Class) []wire.Mount {
 	add("/", "overlay", "/", access(class.ReadOnlyRoot)+",relatime", "rw,lowerdir=/l,upperdir=/u,workdir=/w")
 	add("/proc", "proc", "/", "rw,nosuid,nodev,noexec,relatime", "rw")
 	add("/dev", "tmpfs", "/", "rw,nosuid", "rw,size=65536k,mode=755")
+	add(spec.TerminalsDir, "devpts", "/", "rw,nosuid,noexec,relatime", fmt.Sprintf("rw,gid=5,mode=620,ptmxmode=666,max=%d", spec.Terminals))
 	add("/sys", "sysfs", "/", "ro,nosuid,nodev,noexec,relatime", "ro")
 	add("/dev/shm", "tmpfs", "/", "rw,nosuid,nodev,noexec,relatime", fmt.Sprintf("rw,size=%dk", class.Cgroup.ShmBytes/1024))
 	for _, tmpfs := range class.Tmpfs {

@@ -58,6 +58,7 @@ func testRemoval(t *testing.T, s *suite) {
 			end, err := c.Wait(t.Context())
 			assert.False(t, end.Reported && !errors.Is(err, engine.ErrNoContainer), "%+v, %v", end, err)
 			assert.NotErrorIs(t, err, engine.ErrUnavailable)
+			assert.Positive(t, end.Duration, "as long as its controller saw")
 		}
 	}
 }
@@ -213,10 +214,11 @@ func testOpen(t *testing.T, s *suite) {
 	require.ErrorIs(t, err, engine.ErrNoContainer)
 
 	c := s.must(t, e, s.class(), s.meta(t))
-	require.Empty(t, c.Ref().Nonce)
+	require.Len(t, c.Ref().Nonce, 64, "it can be written down before the start")
+	before := c.Ref()
 	var first, running, ended recorder
 	require.NoError(t, c.Start(t.Context(), s.job(t, "prints"), engine.Streams{Stdout: &first}))
-	require.Len(t, c.Ref().Nonce, 64)
+	require.Equal(t, before, c.Ref())
 	opened, err := other.Open(t.Context(), c.Ref(), engine.Streams{Stdout: &running})
 	require.NoError(t, err)
 	require.Equal(t, c.Ref(), opened.Ref())

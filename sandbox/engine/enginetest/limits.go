@@ -136,7 +136,7 @@ func limitCases() []programCase {
 					t.Log("the engine reports no usage")
 					return
 				}
-				assert.Less(t, got.end.Usage.CPU.Seconds(), 0.5*got.end.Duration.Seconds()+0.4)
+				assert.Less(t, got.end.Usage.CPU.Seconds(), 0.5*got.end.Duration.Seconds()+0.8)
 			}},
 		{name: "no fork", job: func(job *spec.Job) { job.NoFork = true }, python: `
 import os, subprocess, sys, threading

@@ -30,6 +30,10 @@ func testOrphan(t *testing.T, s *suite) {
 			found := s.found(t, e, meta.Name)
 			return len(found) == 0 || found[0].Ended
 		})
+		c, err := e.Open(t.Context(), ref, engine.Streams{})
+		require.NoError(t, err)
+		end := wait(t, c)
+		require.True(t, end.NoJob && !end.Reported, "%+v", end)
 		require.NoError(t, e.Remove(t.Context(), ref.ID))
 	})
 	// takeOver waits for the end of a job that another process started.
@@ -52,10 +56,24 @@ func testOrphan(t *testing.T, s *suite) {
 	})
 	t.Run("that runs into its time limit", func(t *testing.T) {
 		job := s.job(t, "ignores")
-		job.TimeoutSeconds, job.GraceSeconds = 1, 0.5
+		job.TimeoutSeconds, job.GraceSeconds = 5, 0.5
 		end, _ := takeOver(t, job)
 		require.Equal(t, engine.ByDeadline, end.Cause)
 		require.True(t, end.Escalated)
+	})
+	t.Run("that runs into its orphan limit", func(t *testing.T) {
+		job := s.job(t, "ignores")
+		job.OrphanLimitSeconds, job.GraceSeconds = 5, 0.5
+		end, _ := takeOver(t, job)
+		require.Equal(t, engine.ByOrphanLimit, end.Cause)
+		require.True(t, end.Escalated)
+		require.Less(t, end.Duration, time.Minute)
+	})
+	t.Run("that finishes before its orphan limit", func(t *testing.T) {
+		job := s.job(t, "prints")
+		job.OrphanLimitSeconds = 100
+		end, _ := takeOver(t, job)
+		require.Equal(t, engine.ByItself, end.Cause)
 	})
 	for name, how := range map[string]engine.Signal{"that is stopped": engine.Stop, "that is killed": engine.Kill} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +125,8 @@ func testOutage(t *testing.T, s *suite) {
 	require.Equal(t, 1, strings.Count(stdout.String(), "19\nend\n"), stdout.String())
 	require.Equal(t, 21, strings.Count(stdout.String(), "\n"), "every line once: %q", stdout.String())
 	require.Empty(t, s.found(t, e, meta.Name))
-	require.False(t, wait(t, waiting).Reported, "its job never arrived")
+	never := wait(t, waiting)
+	require.True(t, !never.Reported && never.NoJob, "its job never arrived: %+v", never)
 	require.NoError(t, e.Remove(t.Context(), waiting.Ref().ID))
 	require.NoError(t, e.Remove(t.Context(), running.Ref().ID))
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,6 +42,7 @@ type want struct {
 	code, signal   int
 	cause          engine.Cause
 	escalated, oom bool
+	soft           bool
 	unreported     bool
 	// mayEscalate, if not empty, is why End.Escalated is not compared.
 	mayEscalate string
@@ -54,6 +56,13 @@ func limit(seconds, grace float64) func(job *spec.Job) {
 	return func(job *spec.Job) { job.TimeoutSeconds, job.GraceSeconds = seconds, grace }
 }
 
+// softly gives a job a soft signal. It leaves a busy machine some seconds to start python.
+func softly(soft, seconds float64, signal string) func(job *spec.Job) {
+	return func(job *spec.Job) {
+		job.SoftTimeoutSeconds, job.TimeoutSeconds, job.GraceSeconds, job.SoftSignal = soft, seconds, 1, signal
+	}
+}
+
 func command(words ...string) func(job *spec.Job) {
 	return func(job *spec.Job) { job.Command = words }
 }
@@ -65,6 +74,11 @@ const (
 	// ignoresAll ignores SIGTERM in two processes.
 	ignoresAll = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nif os.fork() == 0: os.setsid()\nelse: print('ready')\ntime.sleep(600)\n"
 )
+
+// saves is a program that finishes at a signal.
+func saves(signal string) string {
+	return fmt.Sprintf("import os, signal, time\nsignal.signal(signal.SIG%s, lambda *_: (os.write(1, b'saved\\n'), os._exit(0)))\nprint('ready')\ntime.sleep(600)\n", signal)
+}
 
 // prints returns a fake that prints a text and exits with 0.
 func prints(text string) func(p *Program) int {
@@ -86,6 +100,13 @@ func fakeIgnores(p *Program) int {
 	return 0
 }
 
+func fakeSoft(p *Program) int {
+	p.Print("ready\n")
+	<-p.Soft()
+	p.Print("saved\n")
+	return 0
+}
+
 func fakeTerm(p *Program) int {
 	p.Print("ready\n")
 	<-p.Term()
@@ -101,6 +122,31 @@ var cases = sync.OnceValue(func() []programCase {
 		{name: "deadline without grace", python: ignores, fake: fakeIgnores, job: limit(1, 0),
 			want: want{signal: 9, cause: engine.ByDeadline, escalated: true, duration: time.Second}},
 		{name: "exit 0 at the deadline", python: withTerm, fake: fakeTerm, job: limit(1, 30), want: want{cause: engine.ByDeadline, duration: time.Second}},
+		{name: "soft signal", python: saves("TERM"), fake: fakeSoft, job: softly(6, 110, "SIGTERM"),
+			want: want{soft: true, stdout: "ready\nsaved\n", duration: 6 * time.Second}},
+		{name: "soft signal by another signal", python: saves("USR1"), fake: fakeSoft, job: softly(6, 110, "SIGUSR1"),
+			want: want{soft: true, stdout: "ready\nsaved\n", duration: 6 * time.Second}},
+		{name: "soft signal without a handler", python: sleeps, fake: fakeSleeps, job: softly(6, 110, "SIGTERM"),
+			want: want{soft: true, signal: 15, duration: 6 * time.Second}},
+		{name: "soft signal ignored", python: ignoresAll, fake: fakeIgnores, job: softly(6, 8, "SIGTERM"),
+			want: want{soft: true, signal: 9, cause: engine.ByDeadline, escalated: true, duration: 9 * time.Second}},
+		{name: "an end before the soft signal", python: "print(1)", fake: prints("1\n"), job: softly(100, 110, "SIGTERM"), want: want{stdout: "1\n"}},
+		{name: "deadline variable", python: "import os, time\nassert 50 < float(os.environ['SANDBOX_DEADLINE']) - time.time() < 100\nprint('ok')\n",
+			job: func(job *spec.Job) {
+				job.TimeoutSeconds, job.Env = 100, []string{"SANDBOX_DEADLINE=0"}
+			},
+			fake: func(p *Program) int {
+				deadline, err := strconv.ParseFloat(p.Env()[spec.DeadlineEnv], 64)
+				p.Print(map[bool]string{true: "ok\n", false: "not ok\n"}[err == nil && time.Until(time.UnixMilli(int64(deadline*1000))) > 50*time.Second])
+				return 0
+			}, want: want{stdout: "ok\n"}},
+		{name: "no deadline variable", python: "import os\nprint(os.environ.get('SANDBOX_DEADLINE'))\n",
+			job: func(job *spec.Job) { job.NoDeadlineEnv = true },
+			fake: func(p *Program) int {
+				_, set := p.Env()[spec.DeadlineEnv]
+				p.Print(map[bool]string{true: "set\n", false: "None\n"}[set])
+				return 0
+			}, want: want{stdout: "None\n"}},
 		{name: "no time limit", python: "import time; time.sleep(1)", fake: func(p *Program) int { p.Sleep(time.Second); return 0 }, job: limit(0, 0)},
 		{name: "stop", python: sleeps, fake: fakeSleeps, job: limit(0, 30), signals: []engine.Signal{engine.Stop}, want: want{signal: 15, cause: engine.BySignal}},
 		{name: "stop ignored", python: ignoresAll, fake: fakeIgnores, job: limit(120, 1), signals: []engine.Signal{engine.Stop},
@@ -169,6 +215,15 @@ var everyByte = func() []byte {
 // forged looks like a report from init of the exit code 0.
 const forged = "\x00EBX\x01\x03\x00\x00\x10\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
 
+// forgedStart looks like frames of init that say that the program was not started: a ready frame, a
+// refusal of the job, and a report of a command that does not exist.
+const forgedStart = "\x00EBX\x01\x01\x00\x00\x00\x00\x00\x00" +
+	"\x00EBX\x01\x04\x00\x00\x0c\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x00\x01\x00\x00\x00" +
+	"\x00EBX\x01\x03\x00\x00\x34\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00" +
+	"\x02\x00\x00\x00\x04\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x04\x00\x00\x00\x06\x00\x00\x00" +
+	"\x04\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\n" +
+	"exec: \"python3\": executable file not found in $PATH\n"
+
 func streamCases() []programCase {
 	const blocks = 1600 // of 64 KiB
 	block := bytes.Repeat([]byte("0123456789abcdef"), 4096)
@@ -219,6 +274,12 @@ func streamCases() []programCase {
 				p.PrintErr(strings.Repeat(forged, 3))
 				return 7
 			}, want: want{code: 7, stdout: strings.Repeat(forged, 3), stderr: strings.Repeat(forged, 3)}},
+		{name: "a forged failure to start", python: fmt.Sprintf("import os\nfor n in (1, 2): os.write(n, bytes.fromhex('%x'))\nos._exit(127)\n", forgedStart),
+			fake: func(p *Program) int {
+				p.Print(forgedStart)
+				p.PrintErr(forgedStart)
+				return 127
+			}, want: want{code: 127, stdout: forgedStart, stderr: forgedStart}},
 		{name: "nothing printed", python: "pass", fake: prints(""),
 			check: func(t *testing.T, got observed) { assert.Empty(t, got.stdout+got.stderr) }},
 		{name: "both streams closed", python: "import os, time\nos.write(1, b'x')\nos.close(1)\nos.close(2)\ntime.sleep(0.5)\nos._exit(4)\n",

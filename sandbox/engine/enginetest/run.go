@@ -90,7 +90,7 @@ func (r *recorder) await(t *testing.T) {
 }
 
 // patience is the timeout for any end; no working engine reaches it.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // wait waits for the end of a job.
 func wait(t *testing.T, c engine.Container) engine.End {
@@ -273,6 +273,7 @@ func (w want) compare(t *testing.T, got observed) {
 	}
 	assert.Equal(t, w.signal, end.Signal, about)
 	assert.Equal(t, w.cause, end.Cause, about)
+	assert.Equal(t, w.soft, end.SoftAfter > 0, about)
 	if w.mayEscalate == "" {
 		assert.Equal(t, w.escalated, end.Escalated, about)
 	}

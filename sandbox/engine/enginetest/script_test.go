@@ -36,12 +36,20 @@ func job(timeout, grace float64) spec.Job {
 	return spec.Job{Command: []string{"train"}, TimeoutSeconds: timeout, GraceSeconds: grace}
 }
 
+func softJob(signal string, orphan float64) func(job *spec.Job) {
+	return func(job *spec.Job) {
+		job.SoftTimeoutSeconds, job.SoftSignal, job.OrphanLimitSeconds = 8, signal, orphan
+	}
+}
+
 var errAway = fmt.Errorf("%w: EOF", engine.ErrUnavailable)
 
 func TestFakeEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		program func(p *Program) int
-		after   time.Duration // when a signal is sent
+		job     func(job *spec.Job)
+		after   time.Duration // when a signal is sent, or the controller dies
+		alone   bool
 		how     engine.Signal
 		change  func(f *Fake)
 		end     engine.End
@@ -59,6 +67,16 @@ func TestFakeEnds(t *testing.T) {
 				p.Sleep(time.Second)
 			}
 		}, end: engine.End{Reported: true, Complete: true, Signal: 9, Cause: engine.ByDeadline, Escalated: true, Duration: 15 * time.Second}},
+		"soft signal": {program: func(p *Program) int { <-p.Soft(); return 3 }, job: softJob("SIGUSR1", 0),
+			end: engine.End{Reported: true, Complete: true, ExitCode: 3, SoftAfter: 8 * time.Second, Duration: 8 * time.Second}},
+		"soft signal that is SIGTERM": {program: func(p *Program) int { <-p.Term(); return Died(15) }, job: softJob("SIGTERM", 0),
+			end: engine.End{Reported: true, Complete: true, Signal: 15, SoftAfter: 8 * time.Second, Duration: 8 * time.Second}},
+		"soft signal ignored": {program: func(p *Program) int { p.Sleep(time.Hour); return 0 }, job: softJob("SIGTERM", 0),
+			end: engine.End{Reported: true, Complete: true, Signal: 9, Cause: engine.ByDeadline, Escalated: true, SoftAfter: 8 * time.Second, Duration: 15 * time.Second}},
+		"no controller": {program: func(p *Program) int { p.Sleep(time.Hour); return 0 }, job: softJob("SIGTERM", 4), after: time.Second, alone: true,
+			end: engine.End{Reported: true, Abandoned: true, Signal: 9, Cause: engine.ByOrphanLimit, Escalated: true, SoftAfter: 3 * time.Second, Duration: 10 * time.Second}},
+		"no controller shortly before the deadline": {program: func(p *Program) int { p.Sleep(time.Hour); return 0 }, job: softJob("SIGTERM", 4), after: 7 * time.Second, alone: true,
+			end: engine.End{Reported: true, Abandoned: true, Signal: 9, Cause: engine.ByDeadline, Escalated: true, SoftAfter: 8 * time.Second, Duration: 15 * time.Second}},
 		"stop": {program: func(p *Program) int { <-p.Term(); return 0 }, after: time.Second,
 			end: engine.End{Reported: true, Complete: true, Cause: engine.BySignal, Duration: time.Second}},
 		"kill": {program: func(p *Program) int { <-p.Kill(); return 0 }, after: time.Second, how: engine.Kill,
@@ -79,9 +97,16 @@ func TestFakeEnds(t *testing.T) {
 					test.change(f)
 				}
 				c := scripted(t, f, nil)
-				require.NoError(t, c.Start(t.Context(), job(10, 5), engine.Streams{Stdout: io.Discard}))
-				if test.after > 0 {
-					time.Sleep(test.after)
+				job := job(10, 5)
+				if test.job != nil {
+					test.job(&job)
+				}
+				require.NoError(t, c.Start(t.Context(), job, engine.Streams{Stdout: io.Discard}))
+				time.Sleep(test.after)
+				switch {
+				case test.alone:
+					c.Disconnect()
+				case test.after > 0:
 					require.NoError(t, c.Signal(t.Context(), test.how))
 				}
 				end, err := c.Wait(t.Context())

@@ -12,10 +12,12 @@
 //     it could read the answer from its own stdout; INPUT frames are its stdin.
 //  3. Stdout and stderr are the program's, unmodified. When its main process has ended and
 //     every other process is dead, init ends each stream with the nonce, followed by REPORT on
-//     stdout. The last byte of both is a newline, because an engine's log keeps whole lines.
-//     The two streams are not ordered relative to each other: a run is over once both marks
-//     and the report were read.
+//     stdout. The two streams are not ordered relative to each other: a run is over once both
+//     marks and the report were read.
 //  4. BYE, on stdin, releases init; so does the end of stdin.
+//
+// The last byte of READY and ACCEPTED, and of each stream, is a newline, because an engine's log
+// keeps whole lines.
 //
 // [Receiver] is the controller's side of everything that arrives. [Job.Encode] and
 // [InputWriter] produce JOB and INPUT; a controller closes stdin to release init.
@@ -36,17 +38,20 @@
 //	                             (512 KiB), of /proc/net/dev 5, boot id 6, machine 7; repeated
 //	                             "path\0content" of a cgroup file 8; repeated stat 9: errno, mode
 //	                             (4 bytes each), device, inode, seconds of ctime (8 each),
-//	                             nanoseconds, zero (4 each), path; witness errno 10
-//	ACCEPTED  2                  beginning of the nonce 1
+//	                             nanoseconds, zero (4 each), path; witness errno 10; newline 11
+//	ACCEPTED  2                  beginning of the nonce 1; newline 2
 //	REPORT    3  at most 64 KiB  kind 1, value 2, stage 3, wall ns 4, rusage 5 (user µs, system µs,
 //	                             KiB, 8 bytes each), stop reason 6, escalated 7, processes left 8,
 //	                             repeated "path\0content" of a counter 9, start and end in ns 10,
-//	                             controller gone 11, number of the limit that failed 12
+//	                             controller gone 11, number of the limit that failed 12, ns from the
+//	                             start to the soft signal 13 (8 bytes; only if it was sent)
 //	REFUSED   4                  reason code 1, text 2
 //	JOB      16  at most 4 MiB   nonce 1, repeated argument 2, repeated NAME=value 3, directory 4,
 //	                             timeout ms 5, grace ms 6 (8 bytes each), repeated limit 7 (resource,
 //	                             zero, soft, hard), OOM score 8, flags 9 (1 no fork, 2 stdin), relay
-//	                             10 (port, connections, 4 zero bytes, path of the socket)
+//	                             10 (port, connections, 4 zero bytes, path of the socket), soft
+//	                             signal 11 (ms before the deadline, 8 bytes; signal, zero, 4 each),
+//	                             orphan limit ms 12 (8 bytes), name of the deadline variable 13
 //	INPUT    17  at most 64 KiB
 //	BYE      18  empty
 //
@@ -64,6 +69,13 @@
 //
 // The program's environment is init's own, with the job's variables on top. A program without
 // a slash is looked up like execvpe(3) does, and ENOEXEC falls back to /bin/sh.
+//
+// With a deadline variable, init adds it to the program's environment when it starts the
+// program. Its value is the deadline in seconds since 1970 with three decimals, by the wall
+// clock; the deadline itself is kept by a monotonic clock. A soft signal is sent to the main
+// process once, that long before the deadline, and stops nothing: a program that goes on runs
+// into its deadline. If the controller is gone while the program runs, at most the orphan limit
+// remains, and the soft signal comes that long before the new deadline.
 //
 // The main process is stopped by its deadline, or by a signal to init from outside the
 // container. SIGTERM makes init send SIGTERM to it and wait for the job's grace period; SIGUSR1

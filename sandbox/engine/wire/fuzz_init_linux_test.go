@@ -82,6 +82,7 @@ func FuzzJob(f *testing.F) {
 	for _, job := range []Job{
 		{Args: []string{"no-such-command"}, Dir: "/"},
 		{Nonce: NewNonce(), Args: []string{"no-such-command", "", "b"}, Env: []string{"A=1", "PATH="}, Dir: "/proc", Timeout: time.Second, Grace: time.Millisecond,
+			SoftLead: time.Millisecond, SoftSignal: syscall.SIGTERM, OrphanLimit: time.Hour, DeadlineVar: "DEADLINE",
 			Rlimits: []Rlimit{{7, 20, 30}}, OOMScoreAdj: 7, NoFork: true, Stdin: true, Relay: &Relay{8080, 3, "/missing.sock"}},
 	} {
 		frame, err := job.Encode()

@@ -155,6 +155,128 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// TestSoftSignal checks that the soft signal comes before the deadline, once, and stops nothing.
+func TestSoftSignal(t *testing.T) {
+	const timeout, lead, grace = 1500 * time.Millisecond, time.Second, 300 * time.Millisecond
+	soft := func(job Job, signal syscall.Signal) Job {
+		job.Timeout, job.Grace, job.SoftLead, job.SoftSignal = timeout, grace, lead, signal
+		return job
+	}
+	const handles = "import os, signal, time\nsignal.signal(signal.SIG%s, lambda *_: %s)\nwhile True: time.sleep(0.01)"
+	finishes := func(name string) Job {
+		return python(fmt.Sprintf(handles, name, "(os.write(1, b'saved'), os._exit(0))"))
+	}
+	tests := map[string]struct {
+		job       Job
+		kind      Kind
+		value     int
+		stop      Stop
+		escalated bool
+		out       string
+		least     time.Duration
+	}{
+		"TERM finishes":  {soft(finishes("TERM"), syscall.SIGTERM), Exited, 0, StopNone, false, "saved", timeout - lead},
+		"USR1 finishes":  {soft(finishes("USR1"), syscall.SIGUSR1), Exited, 0, StopNone, false, "saved", timeout - lead},
+		"no handler":     {soft(sh("exec sleep 100"), syscall.SIGINT), Signaled, 2, StopNone, false, "", timeout - lead},
+		"goes on":        {soft(python(fmt.Sprintf(handles, "USR1", "os.write(1, b'x')")), syscall.SIGUSR1), Signaled, 15, StopDeadline, false, "x", timeout},
+		"ignores both":   {soft(sh("trap '' TERM; sleep 100; sleep 100"), syscall.SIGTERM), Signaled, 9, StopDeadline, true, "", timeout + grace},
+		"fails after it": {soft(python(fmt.Sprintf(handles, "TERM", "os._exit(3)")), syscall.SIGTERM), Exited, 3, StopNone, false, "", timeout - lead},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, report := run(t, test.job)
+			require.Equal(t, test.kind, report.Kind)
+			require.Equal(t, test.value, report.Value, "%s", c.errText.String())
+			require.Equal(t, test.stop, report.Stop)
+			require.Equal(t, test.escalated, report.Escalated)
+			require.Equal(t, test.out, c.outText.String())
+			require.GreaterOrEqual(t, report.SoftAfter, timeout-lead)
+			require.GreaterOrEqual(t, report.Wall, max(test.least, report.SoftAfter))
+			require.Less(t, report.SoftAfter, timeout)
+		})
+	}
+	t.Run("ends before", func(t *testing.T) {
+		c, report := run(t, soft(sh("exit 3"), syscall.SIGTERM))
+		requireExit(t, c, report, 3)
+		require.Zero(t, report.SoftAfter)
+	})
+	t.Run("stopped before", func(t *testing.T) {
+		c := newContainer(t)
+		next := lines(c)
+		job := soft(python("import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: None)\nos.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"), syscall.SIGUSR1)
+		job.Timeout, job.SoftLead = time.Hour, time.Hour-time.Millisecond*500
+		c.begin(job)
+		require.Equal(t, "begun", next())
+		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+		report := c.end()
+		require.Equal(t, StopTerm, report.Stop)
+		require.Equal(t, 9, report.Value, "the grace period ended it")
+		require.Zero(t, report.SoftAfter)
+	})
+}
+
+// TestOrphanLimit checks that without a controller at most the orphan limit remains.
+func TestOrphanLimit(t *testing.T) {
+	const waits = "import os, signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: os._exit(0))\nos.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"
+	const minute = time.Minute
+	for name, test := range map[string]struct {
+		timeout, orphan, lead time.Duration
+		stop                  Stop
+		soft                  bool
+	}{
+		"shortens":             {minute, 400 * time.Millisecond, 0, StopOrphan, false},
+		"no time limit":        {0, 400 * time.Millisecond, 0, StopOrphan, false},
+		"longer than the rest": {700 * time.Millisecond, minute, 0, StopDeadline, false},
+		"soft signal":          {minute, 800 * time.Millisecond, 600 * time.Millisecond, StopNone, true},
+		"soft signal at once":  {minute, 10 * time.Second, 20 * time.Second, StopNone, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newContainer(t)
+			next := lines(c)
+			job := python(waits)
+			job.Timeout, job.OrphanLimit, job.SoftLead, job.SoftSignal = test.timeout, test.orphan, test.lead, syscall.SIGUSR1
+			c.begin(job)
+			require.Equal(t, "begun", next())
+			require.NoError(t, c.stdin.Close())
+			report := c.end()
+			require.True(t, report.Abandoned)
+			require.Equal(t, test.stop, report.Stop)
+			require.Equal(t, test.soft, report.SoftAfter > 0)
+			require.Less(t, report.Wall, minute)
+			if !test.soft {
+				require.GreaterOrEqual(t, report.Wall, min(test.orphan, max(test.timeout, 400*time.Millisecond)))
+			}
+		})
+	}
+	t.Run("with a controller", func(t *testing.T) {
+		job := sh("sleep 0.5; exit 3")
+		job.OrphanLimit = time.Millisecond
+		c, report := run(t, job)
+		requireExit(t, c, report, 3)
+		require.False(t, report.Abandoned)
+	})
+}
+
+// TestDeadlineVariable checks the value and that it replaces every other one of that name.
+func TestDeadlineVariable(t *testing.T) {
+	for name, env := range map[string][]string{"alone": nil, "of the job": {"OF_INIT=job", "A=1"}} {
+		t.Run(name, func(t *testing.T) {
+			job := python("import os, time\nprint(os.environb.get(b'OF_INIT').decode(), os.environ.get('OF_BOTH'), time.time())")
+			job.Timeout, job.DeadlineVar, job.Env = time.Hour, "OF_INIT", env
+			c, report := run(t, job)
+			requireExit(t, c, report, 0)
+			var deadline, clock float64
+			var other string
+			_, err := fmt.Sscan(c.outText.String(), &deadline, &other, &clock)
+			require.NoError(t, err, c.outText.String())
+			require.Equal(t, "init", other)
+			require.Regexp(t, `^\d{10,}\.\d{3} `, c.outText.String())
+			require.InDelta(t, float64(report.Started.Add(time.Hour).UnixMilli())/1000, deadline, 0.002)
+			require.Less(t, deadline, clock+3600)
+		})
+	}
+}
+
 func TestSignalsFromOutside(t *testing.T) {
 	const honours = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); os.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"
 	const ignores = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'term\\n')); os.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"
@@ -364,6 +486,13 @@ func TestRefusedJobs(t *testing.T) {
 		"variable, no name": {with(field(3, "=x")), "bad variable"},
 		"endless timeout":   {with(field(5, "\xff\xff\xff\xff\xff\xff\xff\x7f")), "bad duration"},
 		"limit":             {with(field(7, strings.Repeat("\xff", 24))), "bad limit"},
+		"orphan limit":      {with(field(12, "\xff\xff\xff\xff\xff\xff\xff\x7f")), "bad duration"},
+		"soft lead 0":       {with(field(11, strings.Repeat("\x00", 16))), "bad duration"},
+		"soft signal 65":    {with(field(11, "\x01\x00\x00\x00\x00\x00\x00\x00\x41\x00\x00\x00\x00\x00\x00\x00")), "bad signal"},
+		"soft, no limit":    {with(field(11, "\x01\x00\x00\x00\x00\x00\x00\x00\x0f\x00\x00\x00\x00\x00\x00\x00")), "not within the time limit"},
+		"deadline, no name": {with(field(13, "")), "bad variable"},
+		"deadline with =":   {with(field(13, "A=")), "bad variable"},
+		"deadline, none":    {with(field(13, "A")), "without a time limit"},
 		"flag":              {with(field(9, "\x04\x00\x00\x00")), "unknown flag"},
 		"OOM score":         {with(field(8, "\xff\xff\xff\x7f")), "OOM score"},
 		"relay":             {with(field(10, "\x50\x00\x01\x00\x00\x00\x00\x00")), "bad relay"},

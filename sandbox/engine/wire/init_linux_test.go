@@ -247,6 +247,19 @@ func TestConversation(t *testing.T) {
 	require.Equal(t, 139, c.bye())
 }
 
+// TestFramesEndWithALine: an engine that keeps whole lines has the frames in front of the output in
+// its log, even if it dies.
+func TestFramesEndWithALine(t *testing.T) {
+	var raw bytes.Buffer
+	c := tappedContainer(t, "", func(r *Receiver) io.Writer { return io.MultiWriter(&raw, r.Stdout()) })
+	c.begin(sh("printf output"))
+	requireExit(t, c, c.end(), 0)
+	require.Zero(t, c.bye())
+	accepted := slices.Concat([]byte{'\n'}, magic[:], []byte{formatVersion, byte(typeAccepted)})
+	require.Equal(t, 1, bytes.Count(raw.Bytes(), accepted))
+	require.Equal(t, 1, bytes.Count(raw.Bytes(), []byte("\noutput")))
+}
+
 func TestExitCodes(t *testing.T) {
 	for code := range 256 {
 		c, report := run(t, sh("exit "+strconv.Itoa(code)))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -49,7 +50,21 @@ type Job struct {
 	// Timeout is the time limit, 0 for none; Grace is the time between SIGTERM and
 	// SIGKILL. Both are rounded up to milliseconds.
 	Timeout, Grace time.Duration
-	Rlimits        []Rlimit
+	// SoftLead, unless 0, is how long before its time limit the main process gets
+	// SoftSignal (Linux's number), once, as a request to finish. It is rounded up to
+	// milliseconds.
+	SoftLead   time.Duration
+	SoftSignal syscall.Signal
+	// OrphanLimit, unless 0, bounds the time that remains when the controller disconnects
+	// before the end. The soft signal then comes by the new limit. It is rounded up to
+	// milliseconds.
+	OrphanLimit time.Duration
+	// DeadlineVar, unless empty, is the name of a variable that init adds to the program's
+	// environment: the time at which its time limit ends, in seconds since 1970 with three
+	// decimals, by the wall clock of the container's machine. An OrphanLimit does not
+	// change it.
+	DeadlineVar string
+	Rlimits     []Rlimit
 	// OOMScoreAdj is oom_score_adj of proc(5); 0 inherits init's.
 	OOMScoreAdj int
 	// NoFork forbids new processes; Stdin says that INPUT frames follow.
@@ -61,6 +76,12 @@ type Job struct {
 type Rlimit struct {
 	Resource   uint32
 	Soft, Hard uint64
+}
+
+// FileSize is the limit of the size of a file (RLIMIT_FSIZE), in bytes.
+func FileSize(soft, hard int64) Rlimit {
+	const resource = 1 // on amd64 and arm64
+	return Rlimit{Resource: resource, Soft: uint64(soft), Hard: uint64(hard)}
 }
 
 // Relay forwards connections to a port of 127.0.0.1 to a Unix socket.
@@ -80,6 +101,9 @@ func (j Job) Encode() ([]byte, error) {
 		p = appendField(p, 2, []byte(arg))
 	}
 	for _, pair := range lastOfEach(j.Env) {
+		if j.DeadlineVar != "" && strings.HasPrefix(pair, j.DeadlineVar+"=") {
+			continue // init adds it
+		}
 		p = appendField(p, 3, []byte(pair))
 	}
 	p = appendField(p, 4, []byte(j.Dir))
@@ -106,6 +130,16 @@ func (j Job) Encode() ([]byte, error) {
 		v = binary.LittleEndian.AppendUint16(v, r.Connections)
 		p = appendField(p, 10, append(append(v, 0, 0, 0, 0), r.Socket...))
 	}
+	if j.SoftLead > 0 {
+		v := append(milliseconds(j.SoftLead), byte(j.SoftSignal), 0, 0, 0, 0, 0, 0, 0)
+		p = appendField(p, 11, v)
+	}
+	if j.OrphanLimit > 0 {
+		p = appendField(p, 12, milliseconds(j.OrphanLimit))
+	}
+	if j.DeadlineVar != "" {
+		p = appendField(p, 13, []byte(j.DeadlineVar))
+	}
 	if len(p) > maxJob {
 		return nil, fmt.Errorf("a job of %d bytes: at most %d are possible", len(p), maxJob)
 	}
@@ -125,6 +159,7 @@ func milliseconds(d time.Duration) []byte {
 const (
 	maxResource = 16
 	maxOOMScore = 1000
+	maxSignal   = 64
 	// maxSocket is the length of sun_path of unix(7), without the terminating zero.
 	maxSocket = 107
 )
@@ -141,14 +176,15 @@ func (j Job) check() error {
 	}
 	for _, pair := range j.Env {
 		if strings.IndexByte(pair, '=') <= 0 || strings.ContainsRune(pair, 0) {
-			return fmt.Errorf("the variable %q is not NAME=value", pair)
+			name, _, _ := strings.Cut(pair, "=") // the value may be a secret
+			return fmt.Errorf("the variable %q is not NAME=value", name)
 		}
 	}
 	if !strings.HasPrefix(j.Dir, "/") || strings.ContainsRune(j.Dir, 0) {
 		return fmt.Errorf("the working directory %q is not an absolute path", j.Dir)
 	}
-	if j.Timeout < 0 || j.Grace < 0 {
-		return fmt.Errorf("a negative duration: timeout %v, grace %v", j.Timeout, j.Grace)
+	if err := j.checkTimes(); err != nil {
+		return err
 	}
 	for _, l := range j.Rlimits {
 		if l.Resource >= maxResource || l.Soft > l.Hard {
@@ -159,6 +195,26 @@ func (j Job) check() error {
 		return fmt.Errorf("the OOM score %d is not within ±%d", j.OOMScoreAdj, maxOOMScore)
 	}
 	return j.Relay.check()
+}
+
+func (j Job) checkTimes() error {
+	if j.Timeout < 0 || j.Grace < 0 || j.SoftLead < 0 || j.OrphanLimit < 0 {
+		return fmt.Errorf("a negative duration: timeout %v, grace %v, soft lead %v, orphan limit %v", j.Timeout, j.Grace, j.SoftLead, j.OrphanLimit)
+	}
+	// Both are rounded up before init compares them.
+	if j.SoftLead > 0 && j.SoftLead > j.Timeout-time.Millisecond {
+		return fmt.Errorf("a soft signal %v before a time limit of %v: it must be within the time limit", j.SoftLead, j.Timeout)
+	}
+	if j.SoftLead > 0 && (j.SoftSignal <= 0 || j.SoftSignal > maxSignal) {
+		return fmt.Errorf("the soft signal %d is not between 1 and %d", j.SoftSignal, maxSignal)
+	}
+	if strings.ContainsAny(j.DeadlineVar, "=\x00") {
+		return fmt.Errorf("the variable %q is not a name", j.DeadlineVar)
+	}
+	if j.DeadlineVar != "" && j.Timeout == 0 {
+		return fmt.Errorf("the variable %s for a time limit that does not exist", j.DeadlineVar)
+	}
+	return nil
 }
 
 func (r *Relay) check() error {

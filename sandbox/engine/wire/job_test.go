@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func decodeJob(payload []byte) (Job, error) {
 	var j Job
 	seen := map[uint16]bool{}
 	le := binary.LittleEndian
-	sizes := map[uint16]int{1: nonceSize, 5: 8, 6: 8, 7: 24, 8: 4, 9: 4}
+	sizes := map[uint16]int{1: nonceSize, 5: 8, 6: 8, 7: 24, 8: 4, 9: 4, 11: 16, 12: 8}
 	duration := func(v []byte) (time.Duration, error) {
 		ms := le.Uint64(v)
 		if ms >= 1<<40 {
@@ -28,7 +29,7 @@ func decodeJob(payload []byte) (Job, error) {
 		return time.Duration(ms) * time.Millisecond, nil
 	}
 	for tag, value := range fields(payload) {
-		if size, fixed := sizes[tag]; fixed && len(value) != size || tag == 0 || tag > 10 || seen[tag] && tag != 2 && tag != 3 && tag != 7 {
+		if size, fixed := sizes[tag]; fixed && len(value) != size || tag == 0 || tag > 13 || seen[tag] && tag != 2 && tag != 3 && tag != 7 {
 			return j, errors.New("field")
 		}
 		seen[tag] = true
@@ -64,6 +65,19 @@ func decodeJob(payload []byte) (Job, error) {
 				return j, errors.New("relay")
 			}
 			j.Relay = &Relay{le.Uint16(value), le.Uint16(value[2:]), string(value[8:])}
+		case 11:
+			j.SoftLead, err = duration(value)
+			j.SoftSignal = syscall.Signal(le.Uint32(value[8:]))
+			if j.SoftLead == 0 || j.SoftSignal <= 0 || le.Uint32(value[12:]) != 0 {
+				err = errors.New("soft")
+			}
+		case 12:
+			j.OrphanLimit, err = duration(value)
+		case 13:
+			j.DeadlineVar = string(value)
+			if j.DeadlineVar == "" {
+				err = errors.New("name")
+			}
 		}
 		if err != nil {
 			return j, err
@@ -79,6 +93,7 @@ func TestJobRoundTrip(t *testing.T) {
 	for name, job := range map[string]Job{
 		"least": {Args: []string{"true"}, Dir: "/"},
 		"all": {Nonce: NewNonce(), Args: []string{"a", "", "b c"}, Env: []string{"A=1", "B==", "C="}, Dir: "/x", Timeout: time.Second, Grace: time.Millisecond,
+			SoftLead: 999 * time.Millisecond, SoftSignal: 64, OrphanLimit: time.Hour, DeadlineVar: "D",
 			Rlimits: []Rlimit{{1, 2, 3}, {15, math.MaxUint64, math.MaxUint64}}, OOMScoreAdj: -7, NoFork: true, Stdin: true, Relay: &Relay{80, 3, "/sock"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,11 +113,19 @@ func TestJobErrors(t *testing.T) {
 		"a job needs":       func(j *Job) { j.Args[0] = "" },
 		`argument "a\x00b"`: func(j *Job) { j.Args = append(j.Args, "a\x00b") },
 		`variable "A"`:      func(j *Job) { j.Env = []string{"A"} },
-		`variable "=A"`:     func(j *Job) { j.Env = []string{"=A"} },
-		`variable "A=\x00"`: func(j *Job) { j.Env = []string{"A=\x00"} },
+		`variable "" is`:    func(j *Job) { j.Env = []string{"=A"} },
+		`"A" is not NAME=`:  func(j *Job) { j.Env = []string{"A=\x00"} },
 		`directory ""`:      func(j *Job) { j.Dir = "" },
 		`directory "x"`:     func(j *Job) { j.Dir = "x" },
 		"negative duration": func(j *Job) { j.Grace = -1 },
+		"soft lead -1ns":    func(j *Job) { j.SoftLead = -1 },
+		"orphan limit -1ns": func(j *Job) { j.OrphanLimit = -1 },
+		"a soft signal 1s before a time limit of 1s":  func(j *Job) { j.Timeout, j.SoftLead, j.SoftSignal = time.Second, time.Second, 15 },
+		"a soft signal 1ms before a time limit of 0s": func(j *Job) { j.SoftLead, j.SoftSignal = time.Millisecond, 15 },
+		"soft signal 0":     func(j *Job) { j.Timeout, j.SoftLead = time.Second, time.Millisecond },
+		"soft signal 65":    func(j *Job) { j.Timeout, j.SoftLead, j.SoftSignal = time.Second, time.Millisecond, 65 },
+		`variable "A=B"`:    func(j *Job) { j.Timeout, j.DeadlineVar = time.Second, "A=B" },
+		"does not exist":    func(j *Job) { j.DeadlineVar = "A" },
 		"limit 16":          func(j *Job) { j.Rlimits = []Rlimit{{Resource: 16}} },
 		"soft 2 and hard 1": func(j *Job) { j.Rlimits = []Rlimit{{0, 2, 1}} },
 		"OOM score 1001":    func(j *Job) { j.OOMScoreAdj = 1001 },
@@ -127,6 +150,11 @@ func TestJobKeepsTheLastOfEachVariable(t *testing.T) {
 	got, err := decodeJob(frame[headerSize:])
 	require.NoError(t, err)
 	assert.Equal(t, []string{"B=2", "AB=4", "A=5"}, got.Env)
+	frame, err = Job{Args: []string{"true"}, Dir: "/", Env: []string{"A=1", "AB=4"}, Timeout: time.Second, DeadlineVar: "A"}.Encode()
+	require.NoError(t, err)
+	got, err = decodeJob(frame[headerSize:])
+	require.NoError(t, err)
+	assert.Equal(t, []string{"AB=4"}, got.Env, "init sets the deadline variable")
 }
 
 func TestMillisecondsRoundUp(t *testing.T) {

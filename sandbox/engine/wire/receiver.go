@@ -25,6 +25,8 @@ type Receiver struct {
 	ready     Ready
 	report    Report
 	failure   error
+	// cutFrame says that the connection ended in the middle of a frame.
+	cutFrame bool
 	// Closed when the ready frame, the answer to the job and the end of both streams have
 	// been read, and when the connection has ended.
 	isReady, isAccepted, isOver, closed chan struct{}
@@ -171,6 +173,9 @@ func (r *Receiver) take(t frameType, payload []byte) (err error) {
 			close(r.isReady)
 			r.expect = expectAnswer
 		}
+	case t == typeReady && r.expect == expectAnswer && r.out.resumed:
+		// Somebody restarted the container before it had a job: its log has another beginning.
+		_, err = parseReady(payload)
 	case t == typeAccepted && r.expect == expectAnswer:
 		err = r.checkAnswer(payload)
 		if err == nil {
@@ -250,7 +255,7 @@ var ErrCut = errors.New("the connection to the container ended")
 func (r *Receiver) Close(reason error) {
 	r.mu.Lock()
 	held := r.frames
-	r.frames = nil
+	r.frames, r.cutFrame = nil, len(held) > 0
 	isOutput := r.out.resumed && r.expect < expectOutput
 	r.mu.Unlock()
 	if isOutput {
@@ -311,6 +316,29 @@ func (r *Receiver) End(ctx context.Context) (Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.report, err
+}
+
+// Unanswered reports whether the streams ended right behind the ready frame: init never had a
+// job, and no program has run. It must be called after [Receiver.Close].
+func (r *Receiver) Unanswered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.expect == expectAnswer && !r.cutFrame
+}
+
+// Began reports whether anything but ready frames has arrived on stdout. A container that was
+// restarted before it had a job has two, and the last one can still be incomplete.
+func (r *Receiver) Began() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.expect != expectAnswer || len(r.frames) == 0 {
+		return r.expect > expectAnswer
+	}
+	if len(r.frames) < headerSize {
+		return true
+	}
+	t, _, err := parseHeader(r.frames)
+	return err != nil || t != typeReady
 }
 
 // Over returns a channel that is closed once both end marks and the report were read.

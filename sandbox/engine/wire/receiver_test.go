@@ -283,6 +283,32 @@ func TestResume(t *testing.T) {
 	})
 }
 
+// TestBegan: the log of a container that was restarted before it had a job has a second ready
+// frame, of which the engine may only keep the whole lines.
+func TestBegan(t *testing.T) {
+	nonce := NewNonce()
+	ready := readyFrame()
+	for name, test := range map[string]struct {
+		log  []byte
+		want bool
+	}{
+		"nothing":                  {nil, false},
+		"ready":                    {ready, false},
+		"a part of ready":          {ready[:len(ready)-3], false},
+		"restarted":                {slices.Concat(ready, ready), false},
+		"restarted, a part":        {slices.Concat(ready, ready[:len(ready)-3]), false},
+		"restarted, and its job":   {slices.Concat(ready, acceptedLog(nonce)), true},
+		"accepted":                 {acceptedLog(nonce), true},
+		"a part of another header": {slices.Concat(ready, ready[:3]), true},
+		"a part of the answer":     {slices.Concat(ready, acceptedFrame(nonce)[:headerSize]), true},
+		"output":                   {slices.Concat(ready, []byte("output of the program")), true},
+	} {
+		r := Resume(nonce, io.Discard, io.Discard)
+		feedAll(r.Stdout(), pieces(test.log, nil))
+		assert.Equal(t, test.want, r.Began(), name)
+	}
+}
+
 // failing is a sink that fails.
 type failing struct{ n int }
 

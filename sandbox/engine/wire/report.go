@@ -28,6 +28,8 @@ const (
 	// grace period, and SIGUSR1, which kills at once.
 	StopTerm Stop = 2
 	StopKill Stop = 3
+	// StopOrphan is the job's orphan limit, which ends a job without a controller.
+	StopOrphan Stop = 4
 )
 
 // Report is init's report about a job that has ended.
@@ -43,6 +45,9 @@ type Report struct {
 	Wall              time.Duration
 	Started, Finished time.Time
 	Stop              Stop
+	// SoftAfter is the time from the fork to the soft signal, by a monotonic clock; 0 if it
+	// was not sent. Init sends it only because the deadline is near.
+	SoftAfter time.Duration
 	// Escalated reports whether the main process outlived its grace period and was killed.
 	Escalated     bool
 	ProcessesLeft int
@@ -109,7 +114,7 @@ func (r *Report) setNumber(tag uint16, value []byte) bool {
 		r.Stage = Stage(n)
 	case 6:
 		r.Stop = Stop(n)
-		return ok && n <= 3
+		return ok && n <= 4
 	case 7:
 		r.Escalated = n != 0
 	case 8:
@@ -132,6 +137,11 @@ func (r *Report) setRest(tag uint16, value []byte, files map[string]string) (ok 
 		if ok = len(value) == 8; ok {
 			r.Wall = time.Duration(le.Uint64(value))
 			ok = r.Wall >= 0
+		}
+	case 13:
+		if ok = len(value) == 8; ok {
+			r.SoftAfter = time.Duration(le.Uint64(value))
+			ok = r.SoftAfter > 0
 		}
 	case 5:
 		if ok = len(value) == 24; ok {

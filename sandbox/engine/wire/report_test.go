@@ -43,11 +43,12 @@ func TestParseReport(t *testing.T) {
 	p = appendField(p, 10, words(uint64(5*time.Second), uint64(7*time.Second)))
 	p = appendField(p, 11, word(1))
 	p = appendField(p, 12, word(7))
+	p = appendField(p, 13, words(uint64(3*time.Second)))
 	r, err := parseReport(appendField(p, 99, []byte("of a later version")))
 	require.NoError(t, err)
 	assert.Equal(t, Report{
 		Kind: NotStarted, Value: 1, Stage: 2, Resource: 7, Wall: 2 * time.Second, Started: time.Unix(5, 0).UTC(), Finished: time.Unix(7, 0).UTC(),
-		Stop: StopDeadline, Escalated: true, ProcessesLeft: 4, Abandoned: true, Usage: Usage{CPU: 1500 * time.Millisecond, PeakMemory: 2 << 20, Source: "rusage"},
+		Stop: StopDeadline, SoftAfter: 3 * time.Second, Escalated: true, ProcessesLeft: 4, Abandoned: true, Usage: Usage{CPU: 1500 * time.Millisecond, PeakMemory: 2 << 20, Source: "rusage"},
 	}, r)
 	assert.Equal(t, syscall.Errno(1), r.Errno())
 	assert.Equal(t, "rlimit", r.Stage.String())
@@ -62,7 +63,9 @@ func TestParseReportErrors(t *testing.T) {
 		"kind twice":         append(reportPayload(1), reportPayload(1)...),
 		"no stage":           appendField(appendField(appendField(nil, 1, []byte{3, 0, 0, 0}), 2, make([]byte, 4)), 4, make([]byte, 8)),
 		"a short wall":       reportWith(appendField(nil, 5, make([]byte, 8))),
-		"stop 4":             reportWith(appendField(nil, 6, []byte{4, 0, 0, 0})),
+		"stop 5":             reportWith(appendField(nil, 6, []byte{5, 0, 0, 0})),
+		"soft after 0":       reportWith(appendField(nil, 13, words(0))),
+		"soft backwards":     reportWith(appendField(nil, 13, words(1<<63))),
 		"a cut field":        reportWith([]byte{9, 0, 0, 0, 1, 0, 0, 0}),
 		"a short flag":       reportWith(appendField(nil, 7, []byte{1})),
 		"a nameless file":    reportWith(appendField(nil, 9, []byte("x"))),
@@ -106,13 +109,14 @@ func TestCounters(t *testing.T) {
 
 func FuzzReport(f *testing.F) {
 	f.Add(reportPayload(1))
+	f.Add(reportWith(appendField(nil, 6, []byte{4, 0, 0, 0}), appendField(nil, 13, words(1))))
 	f.Add(reportWith(appendField(nil, 5, words(1, 2, 3)), counterFile("cpu.stat", "usage_usec 7"), counterFile("memory.peak", "5"), appendField(nil, 10, words(1, 2))))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		r, err := parseReport(payload)
 		if err != nil {
 			return
 		}
-		if r.Kind < Exited || r.Kind > NotStarted || r.Wall < 0 || r.Value < 0 || r.ProcessesLeft < 0 || r.Usage.CPU < 0 || r.Usage.PeakMemory < 0 || r.Usage.OOMKills < 0 {
+		if r.Kind < Exited || r.Kind > NotStarted || r.Wall < 0 || r.SoftAfter < 0 || r.Value < 0 || r.ProcessesLeft < 0 || r.Usage.CPU < 0 || r.Usage.PeakMemory < 0 || r.Usage.OOMKills < 0 {
 			t.Fatalf("%+v", r)
 		}
 	})

@@ -2,6 +2,7 @@
 package recordtest
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -46,4 +47,10 @@ func Add(t testing.TB, s *record.Store, id string, by owner.Owner, created time.
 		require.NoError(t, fsx.WriteFile(filepath.Join(dir, record.ResultFile), text, 0o600, true))
 	}
 	return dir
+}
+
+// BegunBy makes another process the one that began a run, as it is known without a journal.
+func BegunBy(t testing.TB, s *record.Store, id string, by owner.Owner) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "open", id), []byte(by.String()), 0o600))
 }

@@ -74,7 +74,7 @@ func Programs() []Program {
 			p.Timeout = time.Minute
 		}
 		if p.Deadline {
-			p.Timeout, p.Grace = 2*time.Second, 100*time.Millisecond
+			p.Timeout, p.Grace = 5*time.Second, 100*time.Millisecond
 		}
 		if p.Code == 0 && p.Signal == 0 {
 			p.Code = Success

@@ -1,0 +1,690 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// A program is what runs in a cell: see witness/main.go.
+type program struct {
+	kind string
+	code int
+}
+
+var programs = []program{{"plain", 0}, {"plain", 3}, {"polite", 7}}
+
+const (
+	// stepPatience bounds the way of a run to a step.
+	stepPatience = 30 * time.Second
+	// timeLimit is that of the programs. Who waits for it, with a program that has ended,
+	// hangs: it could be hours.
+	timeLimit = 3 * time.Minute
+	// runPatience bounds a controller after its fault: it waits a minute for a lost engine, and
+	// half a minute for a container that does not answer.
+	runPatience = 100 * time.Second
+	// deathPatience bounds the end of a program that may end.
+	deathPatience = 20 * time.Second
+)
+
+// lab is an engine with the cells that it runs one after the other.
+type lab struct {
+	dir     string
+	sandbox string
+	engine  *privateEngine
+	count   int
+	// doubtful says that the last fault was one of the engine.
+	doubtful bool
+	// adopts says that the command line can adopt.
+	adopts bool
+}
+
+// newLab starts an engine and warms it up: the first run on an engine makes a volume there.
+func newLab(ctx context.Context, bin binaries) (_ *lab, err error) {
+	dir, err := os.MkdirTemp("/tmp", "evalbox-faults-") // the path of a socket is short
+	if err != nil {
+		return nil, err
+	}
+	l := &lab{dir: dir, sandbox: bin.sandbox}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	engineDir := filepath.Join(dir, "e")
+	if err := os.Mkdir(engineDir, 0o755); err != nil {
+		return nil, err
+	}
+	if l.engine, err = newEngine(ctx, engineDir, bin.witness); err != nil {
+		return nil, err
+	}
+	l.adopts = exec.Command(l.sandbox, "help", "adopt").Run() == nil
+	warm := l.run(ctx, steps[0], faults[0], programs[0])
+	if warm.Err == "" && warm.verdict != exact {
+		warm.Err = warm.Why
+	}
+	if warm.Err != "" {
+		return nil, fmt.Errorf("a run without a fault: %s", warm.Err)
+	}
+	return l, nil
+}
+
+// close ends the engine and deletes every file.
+func (l *lab) close() error {
+	if l.engine != nil {
+		l.engine.close()
+	}
+	// Never into what is mounted there still.
+	if left := mountsBelow(l.dir); len(left) > 0 {
+		return fmt.Errorf("still mounted: %q", left)
+	}
+	return os.RemoveAll(l.dir)
+}
+
+// cell is one run with one fault at one step.
+type cell struct {
+	lab     *lab
+	dir, id string
+	token   string
+	step    step
+	fault   fault
+	program program
+	proxy   *apiProxy
+	watch   *watch
+	device  string
+
+	controller     *exec.Cmd
+	over           chan struct{}
+	stdout, stderr bytes.Buffer
+}
+
+// report is what came out of a cell.
+type report struct {
+	judgment
+	Step, Fault, Program string
+	// Err says that the suite itself failed: the cell says nothing.
+	Err          string
+	Left, Harmed []string
+	Said         string
+	Seconds      float64
+	// Log has what helps to understand a bad verdict.
+	Log string
+}
+
+// bad reports whether the product failed in this cell.
+func (r report) bad() bool {
+	return r.verdict > partial || len(r.Left)+len(r.Harmed) > 0
+}
+
+func (c *cell) record() string { return filepath.Join(c.state(), "runs", c.id) }
+
+func (c *cell) state() string {
+	if c.fault.disk == "state" {
+		return filepath.Join(c.disk(), "state")
+	}
+	return filepath.Join(c.dir, "state")
+}
+
+func (c *cell) final() string {
+	if c.fault.disk == "final" {
+		return filepath.Join(c.disk(), "out", "final")
+	}
+	return filepath.Join(c.dir, "out", "final")
+}
+
+func (c *cell) input() string     { return filepath.Join(c.dir, "input") }
+func (c *cell) container() string { return spec.Job{RunID: c.id}.ContainerName() }
+
+// own is what the user has in ./final before the run.
+const own = "a file of the user\n"
+
+// run carries out one cell, from nothing to nothing.
+func (l *lab) run(ctx context.Context, s step, f fault, p program) (r report) {
+	began := time.Now()
+	l.count++
+	c := &cell{lab: l, dir: filepath.Join(l.dir, "c"+strconv.Itoa(l.count)), id: "r" + strconv.Itoa(l.count),
+		token: "witness-" + rand.Text(), step: s, fault: f, program: p, over: make(chan struct{})}
+	r = report{Step: s.name, Fault: f.name, Program: fmt.Sprintf("%s %d", p.kind, p.code)}
+	defer func() {
+		if err := c.clear(); err != nil && r.Err == "" {
+			r.Err = "clearing up: " + err.Error()
+		}
+		r.Seconds = time.Since(began).Seconds()
+	}()
+	if err := c.prepare(ctx); err != nil {
+		r.Err = err.Error()
+		return r
+	}
+	t, s2, err := c.carryOut(ctx)
+	if err != nil {
+		r.Err = err.Error()
+	}
+	r.judgment = judge(t, s2)
+	r.Left, r.Harmed, r.Said = s2.Left, s2.Harmed, brief(s2.Result)
+	if r.bad() || r.Err != "" {
+		r.Log = fmt.Sprintf("truth %+v\nexit code %d, killed %t\nrecorded %s\nprinted %s\nstderr: %s\nrequests: %s\n", t, s2.ExitCode, s2.Killed,
+			explain(s2.Result), explain(s2.Printed), c.stderr.String(), strings.ReplaceAll(c.proxy.log(), "\n", ", "))
+	}
+	return r
+}
+
+func explain(res *result.Result) string {
+	if res == nil {
+		return "nothing"
+	}
+	return brief(res) + fmt.Sprintf(" complete=%t %s %q", res.OutputComplete, res.Explanation, res.Warnings)
+}
+
+// prepare makes the directories of the cell, and the way to the engine.
+func (c *cell) prepare(ctx context.Context) (err error) {
+	if c.fault.disk == "state" || c.fault.disk == "final" {
+		if err := os.MkdirAll(c.disk(), 0o755); err != nil {
+			return err
+		}
+		if c.device, err = mountSmall(c.disk()); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{c.dir, c.input(), c.final(), filepath.Join(c.lab.dir, "home")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, file := range []string{filepath.Join(c.final(), "mine"), filepath.Join(filepath.Dir(c.final()), "beside"), filepath.Join(c.input(), "data")} {
+		if err := os.WriteFile(file, []byte(own), 0o644); err != nil {
+			return err
+		}
+	}
+	for n := range 3 {
+		if c.step.pause != n+1 {
+			if err := c.letGo(n + 1); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.lab.engine.keepContainers(ctx, c.fault.restore); err != nil {
+		return err
+	}
+	if c.lab.doubtful {
+		if err := c.lab.engine.works(ctx); err != nil {
+			return err
+		}
+	}
+	c.lab.doubtful = c.fault.finish != nil || c.fault.disk == "engine"
+	if e := c.step.event; e != nil && c.step.mark == "" {
+		if err := os.MkdirAll(filepath.Join(c.state(), "runs"), 0o700); err != nil {
+			return err
+		}
+		if err := os.Chmod(c.state(), 0o700); err != nil {
+			return err
+		}
+		if c.watch, err = watchFor(e.dir(c), e.mask, e.name); err != nil {
+			return err
+		}
+	}
+	var g *gate
+	if c.step.call.method != "" {
+		g = newGate(c.step.call, c.step.at)
+		g.how = c.fault.how
+		g.armed.Store(c.step.mark == "")
+	}
+	c.proxy, err = newProxy(filepath.Join(c.dir, "sock"), c.lab.engine.socket(), g)
+	return err
+}
+
+// letGo lets the program go on from a pause.
+func (c *cell) letGo(n int) error {
+	return os.WriteFile(filepath.Join(c.input(), "go"+strconv.Itoa(n)), nil, 0o644)
+}
+
+// command returns a call of the command line under test.
+func (c *cell) command(ctx context.Context, host string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.lab.sandbox, append([]string{"--state-dir", c.state(), "--host", host}, args...)...)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(c.lab.dir, "home"), "XDG_CONFIG_HOME="+filepath.Join(c.lab.dir, "home"),
+		"XDG_CACHE_HOME="+filepath.Join(c.lab.dir, "home"))
+	return cmd
+}
+
+// carryOut runs the program, does the fault, cleans up as a user would, and looks around.
+func (c *cell) carryOut(ctx context.Context) (truth, seen, error) {
+	host := "unix://" + filepath.Join(c.dir, "sock")
+	c.controller = c.command(context.WithoutCancel(ctx), host, "run", "--json", "--id", c.id, "--image", witnessImage,
+		"--input", c.input(), "--final", c.final(), "--timeout", timeLimit.String(), "--grace", "2s", "--memory", "64m", "--cpus", "1",
+		"--", "/witness", c.program.kind, strconv.Itoa(c.program.code), c.token)
+	c.controller.Stdout, c.controller.Stderr = &c.stdout, &c.stderr
+	if err := c.controller.Start(); err != nil {
+		return truth{}, seen{}, err
+	}
+	go func() {
+		_ = c.controller.Wait()
+		close(c.over)
+	}()
+	problem := c.meddle(ctx)
+	var s seen
+	select {
+	case <-c.over:
+	case <-time.After(runPatience):
+		s.Hung = true
+	case <-ctx.Done():
+		problem = errors.Join(problem, ctx.Err())
+	}
+	_ = c.controller.Process.Kill() // it has ended, or is not waited for any more
+	<-c.over
+	s.Killed, s.ExitCode = !c.controller.ProcessState.Exited(), c.controller.ProcessState.ExitCode()
+	c.proxy.close()
+	t, err := c.recover(ctx, &s)
+	return t, s, errors.Join(problem, err)
+}
+
+// meddle waits for the step and does the fault.
+func (c *cell) meddle(ctx context.Context) error {
+	if err := c.await(ctx); err != nil {
+		return errors.Join(err, c.goOn(ctx))
+	}
+	f := c.fault
+	if f.begin != nil {
+		if err := f.begin(ctx, c); err != nil {
+			return errors.Join(fmt.Errorf("fault %s: %w", f.name, err), c.goOn(ctx))
+		}
+	}
+	var errs []error
+	if f.ends && c.step.pause > 0 {
+		errs = append(errs, c.dead(ctx))
+	}
+	if f.meanwhile || c.step.pause == 0 {
+		errs = append(errs, c.goOn(ctx))
+	}
+	if f.meanwhile {
+		errs = append(errs, c.dead(ctx))
+	}
+	if f.finish != nil {
+		errs = append(errs, f.finish(ctx, c))
+	}
+	return errors.Join(append(errs, c.goOn(ctx))...)
+}
+
+// goOn lets the run go on from its step.
+func (c *cell) goOn(context.Context) error {
+	if g := c.proxy.gate; g != nil {
+		g.open()
+	}
+	if c.step.event != nil {
+		_ = c.controller.Process.Signal(syscall.SIGCONT) // it may be dead
+	}
+	if c.step.pause > 0 {
+		return c.letGo(c.step.pause)
+	}
+	return nil
+}
+
+// await waits until the run is at its step.
+func (c *cell) await(ctx context.Context) error {
+	s := c.step
+	if s.event != nil && s.mark == "" {
+		return c.watch.first(c.stopAt)
+	}
+	if s.mark != "" {
+		if err := c.awaitFact(ctx, func() bool { return slices.Contains(c.marks(), s.mark) }); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.event != nil:
+		watch, err := watchFor(s.event.dir(c), s.event.mask, s.event.name)
+		if err != nil {
+			return err
+		}
+		c.watch = watch
+		return errors.Join(c.letGo(s.pause), watch.first(c.stopAt))
+	case s.mark != "" && s.call.method == "":
+		return nil
+	case s.mark != "":
+		// The program is to end while nobody can see it.
+		c.proxy.gate.armed.Store(true)
+		if err := errors.Join(c.letGo(s.pause), c.dead(ctx)); err != nil {
+			return err
+		}
+	}
+	return c.awaitFact(ctx, func() bool {
+		select {
+		case <-c.proxy.gate.reached:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// stopAt holds the controller at its step, and says whether there is nothing to wait for.
+func (c *cell) stopAt(happened bool) (bool, error) {
+	if happened {
+		_ = c.controller.Process.Signal(syscall.SIGSTOP) // it may have ended
+		return true, nil
+	}
+	select {
+	case <-c.over:
+		return true, errUnreached
+	default:
+		return false, nil
+	}
+}
+
+// awaitFact waits for what makes the step. A controller that ends before it leaves a moment
+// for what it did last.
+func (c *cell) awaitFact(ctx context.Context, reached func() bool) error {
+	var ended time.Time
+	early := false
+	err := until(ctx, stepPatience, "step "+c.step.name, func() bool {
+		select {
+		case <-c.over:
+			if ended.IsZero() {
+				ended = time.Now()
+			}
+			early = time.Since(ended) > lastWords
+		default:
+		}
+		return reached() || early
+	})
+	if err == nil && early {
+		return errUnreached
+	}
+	return err
+}
+
+// lastWords is how long a request of a controller that has ended may take to arrive.
+const lastWords = 2 * time.Second
+
+// errUnreached means that there was no step at which a fault could happen.
+var errUnreached = errors.New("the controller ended before the step")
+
+// witness is the file that the program writes to, wherever it is by now.
+func (c *cell) witness() string { return filepath.Join(c.final(), "witness") }
+
+// marks returns what the program has written down, without the token of the start.
+func (c *cell) marks() []string {
+	text, _ := os.ReadFile(c.witness()) // it may not be there yet
+	var marks []string
+	for line := range strings.Lines(string(text)) {
+		line, whole := strings.CutSuffix(line, "\n")
+		if token, isStart := strings.CutPrefix(line, "start "); isStart {
+			if token != c.token {
+				continue
+			}
+			line = "start"
+		}
+		if whole {
+			marks = append(marks, line)
+		}
+	}
+	return marks
+}
+
+// dead waits until the program holds its lock no more.
+func (c *cell) dead(ctx context.Context) error {
+	return until(ctx, deathPatience, "the death of the program", func() bool { return !c.alive() })
+}
+
+// alive reports whether the program lives: it holds a lock while it does.
+func (c *cell) alive() bool {
+	file, err := os.Open(c.witness())
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+}
+
+// heard waits until the controller has taken its first signal: two of a kind that wait are
+// one.
+func (c *cell) heard(ctx context.Context) error {
+	_ = c.controller.Process.Signal(syscall.SIGCONT) // it may be stopped at its step, or dead
+	return until(ctx, stepPatience, "the controller to hear a signal", func() bool {
+		select {
+		case <-c.over:
+			return true
+		default:
+			return c.pendingSignals() == 0
+		}
+	})
+}
+
+// pendingSignals reads how many signals the controller has not taken yet.
+func (c *cell) pendingSignals() uint64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.controller.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "ShdPnd:"); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64) // the kernel's own format
+			return n
+		}
+	}
+	return 0
+}
+
+// recover does what a user does after trouble: adopt what can be finished, collect the rest.
+func (c *cell) recover(ctx context.Context, s *seen) (truth, error) {
+	var errs []error
+	if err := c.lab.engine.answers(ctx); err != nil {
+		return truth{}, err
+	}
+	if c.fault.finish != nil {
+		// Who cleans up comes when the engine works again.
+		errs = append(errs, c.lab.engine.works(ctx))
+	}
+	errs = append(errs, c.releaseDisk(ctx))
+	for n := range 3 {
+		errs = append(errs, c.letGo(n+1))
+	}
+	if len(c.marks()) > 0 && s.Killed {
+		errs = append(errs, c.dead(ctx))
+	}
+	host := c.lab.engine.address()
+	var commands [][]string
+	if c.lab.adopts {
+		commands = append(commands, []string{"adopt", "--all"})
+	}
+	for _, args := range append(commands, []string{"gc"}) {
+		bounded, cancel := context.WithTimeout(ctx, runPatience)
+		out, err := c.command(bounded, host, args...).CombinedOutput()
+		s.Hung = s.Hung || bounded.Err() != nil
+		cancel()
+		if err != nil {
+			s.Left = append(s.Left, fmt.Sprintf("%s failed: %v: %s", args[0], err, out))
+		}
+	}
+	c.look(ctx, s)
+	return c.truth(), errors.Join(errs...)
+}
+
+// truth reads what the program has written down.
+func (c *cell) truth() truth {
+	t := truth{Meddler: c.fault.meddler, Erased: c.fault.erases, Alive: c.alive()}
+	for _, mark := range c.marks() {
+		name, value, _ := strings.Cut(mark, " ")
+		switch name {
+		case "start":
+			t.Starts++
+		case "score":
+			score, _ := strconv.ParseFloat(value, 64) // the witness's own format
+			t.Scores = append(t.Scores, score)
+		case "term":
+			t.Asked = true
+		case "end":
+			t.Ended = true
+			t.Code, _ = strconv.Atoi(value)
+		}
+	}
+	if printed := []float64{0.222, 0.585}; len(t.Scores) < len(printed) {
+		t.Next = printed[len(t.Scores)]
+	}
+	_, err := os.Stat(filepath.Join(c.final(), "answer"))
+	t.Answer = err == nil && len(t.Scores) > 1
+	return t
+}
+
+// look finds the result, and what is left or harmed.
+func (c *cell) look(ctx context.Context, s *seen) {
+	if text, err := os.ReadFile(filepath.Join(c.record(), "result.json")); err == nil {
+		s.Result = new(result.Result)
+		if err := json.Unmarshal(text, s.Result); err != nil {
+			s.Harmed = append(s.Harmed, "result.json: "+err.Error())
+			s.Result = nil
+		}
+	}
+	if text := bytes.TrimSpace(c.stdout.Bytes()); len(text) > 0 && !s.Killed {
+		s.Printed = new(result.Result)
+		if json.Unmarshal(text, s.Printed) != nil || s.Printed.ID == "" {
+			s.Printed = nil
+		}
+	}
+	if res := cmp.Or(s.Result, s.Printed); res != nil {
+		s.Answer = slices.ContainsFunc(res.Outputs, func(o result.Output) bool { return o.Path == "answer" })
+	}
+	s.Left = append(s.Left, c.left(ctx)...)
+	s.Harmed = append(s.Harmed, c.harmed()...)
+}
+
+// left lists what should not be there any more: on the engine, among the processes, on disk.
+func (c *cell) left(ctx context.Context) []string {
+	var left []string
+	// A container that is removed takes the engine a moment.
+	var containers []container.Summary
+	err := until(ctx, 10*time.Second, "the removal of containers", func() bool {
+		var err error
+		containers, err = c.lab.engine.api.ContainerList(ctx, container.ListOptions{All: true, Filters: ours()})
+		if slices.ContainsFunc(containers, func(s container.Summary) bool { return s.State == "created" }) {
+			// The engine carried out a request to create it after its controller had died, and
+			// after everything was cleaned up. The next garbage collection takes it.
+			_ = c.command(ctx, c.lab.engine.address(), "gc").Run() // what is left shows
+		}
+		return err == nil && len(containers) == 0
+	})
+	if err != nil {
+		for _, each := range containers {
+			left = append(left, fmt.Sprintf("container %s (%s)", each.Names, each.Status))
+			_ = c.lab.engine.api.ContainerRemove(ctx, each.ID, container.RemoveOptions{Force: true}) // for the next cell
+		}
+	}
+	volumes, err := c.lab.engine.api.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", spec.LabelRun))})
+	if err == nil {
+		for _, each := range volumes.Volumes {
+			left = append(left, "volume "+each.Name)
+			_ = c.lab.engine.api.VolumeRemove(ctx, each.Name, true)
+		}
+	}
+	for _, pid := range processesNaming(c.token) {
+		left = append(left, fmt.Sprintf("process %d", pid))
+	}
+	for _, point := range mountsBelow(c.dir) {
+		if point != c.disk() {
+			left = append(left, "mount "+point)
+			_ = unix.Unmount(point, unix.MNT_DETACH)
+		}
+	}
+	for _, name := range []string{"reserve", "egress", "hold", "watch"} {
+		if _, err := os.Lstat(filepath.Join(c.record(), name)); err == nil {
+			left = append(left, "file "+name+" of the record")
+		}
+	}
+	if locks := locksIn(c.state()); locks > maxLocks {
+		left = append(left, fmt.Sprintf("%d lock files", locks))
+	}
+	return left
+}
+
+// ours selects the containers of runs.
+func ours() filters.Args { return filters.NewArgs(filters.Arg("label", owner.LabelManaged+"=true")) }
+
+// maxLocks is how many lock files a state directory may have, however many runs it has seen.
+const maxLocks = 4
+
+// harmed lists what others would miss.
+func (c *cell) harmed() []string {
+	var harmed []string
+	out := filepath.Dir(c.final())
+	same := func(path string) bool {
+		text, err := os.ReadFile(path)
+		return err == nil && string(text) == own
+	}
+	aside, _ := filepath.Glob(c.final() + ".before-*/mine") // the pattern is right
+	if !same(filepath.Join(c.final(), "mine")) && !slices.ContainsFunc(aside, same) {
+		harmed = append(harmed, "the user's file in final is gone")
+	}
+	if !same(filepath.Join(out, "beside")) || !same(filepath.Join(c.input(), "data")) {
+		harmed = append(harmed, "a file of the user changed")
+	}
+	return append(harmed, foreign(out)...)
+}
+
+// foreign lists what belongs to others in a directory of the user, or can be written by
+// others. A run gives everything back.
+func foreign(dir string) []string {
+	var found []string
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if uid, _, ok := fsx.OwnerOf(info); ok && uid != os.Geteuid() {
+			found = append(found, fmt.Sprintf("%s belongs to user %d", strings.TrimPrefix(path, dir), uid))
+		}
+		if info.Mode().Type() != fs.ModeSymlink && info.Mode()&0o022 != 0 {
+			found = append(found, fmt.Sprintf("%s has mode %v", strings.TrimPrefix(path, dir), info.Mode()))
+		}
+		return nil
+	})
+	if err != nil {
+		found = append(found, err.Error())
+	}
+	return found
+}
+
+// clear deletes the cell.
+func (c *cell) clear() error {
+	if c.proxy != nil {
+		c.proxy.close()
+	}
+	c.watch.close()
+	var err error
+	if c.device != "" {
+		err = unmountSmall(c.disk(), c.device)
+	}
+	if left := mountsBelow(c.dir); len(left) > 0 {
+		return errors.Join(err, fmt.Errorf("still mounted: %q", left))
+	}
+	return errors.Join(err, os.RemoveAll(c.dir))
+}

@@ -1,0 +1,314 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"golang.org/x/sys/unix"
+)
+
+// A step is a point in the life of a run that can be seen from outside. A step with a call
+// is when that request is at the proxy, one with an event is when that happens to a file,
+// and one with a mark is when the program has written that line; with both, the program is
+// let go, and ends, before the other.
+type step struct {
+	name string
+	call apiCall
+	at   moment
+	mark string
+	// pause is the number of the file that lets the program go on from a mark.
+	pause int
+	// event is what the kernel reports of a file: then the controller is stopped.
+	event *event
+	// container says that there is one, and started that the program may have run.
+	container, started bool
+}
+
+// An event happens to an entry of a directory of a cell.
+type event struct {
+	dir  func(*cell) string
+	mask uint32
+	// name is the beginning of the entry's name.
+	name string
+}
+
+const container64 = `/containers/[0-9a-zA-Z_.-]+`
+
+// steps are the columns of the table, in the order of a run.
+var steps = []step{
+	{name: "image", call: apiCall{"GET", `/images/.*/json`}},
+	{name: "record", event: &event{func(c *cell) string { return filepath.Join(c.state(), "runs") }, unix.IN_CREATE, ""}},
+	{name: "create", call: apiCall{"POST", `/containers/create`}},
+	{name: "created", call: apiCall{"POST", `/containers/create`}, at: afterAnswer, container: true},
+	{name: "attach", call: apiCall{"POST", container64 + `/attach`}, container: true},
+	{name: "start", call: apiCall{"POST", container64 + `/start`}, container: true},
+	{name: "started", call: apiCall{"POST", container64 + `/start`}, at: afterAnswer, container: true},
+	{name: "job", call: apiCall{"POST", container64 + `/attach`}, at: firstInput, container: true},
+	{name: "emptied", event: &event{func(c *cell) string { return filepath.Dir(c.final()) }, unix.IN_CREATE, "final.before-"}, container: true},
+	{name: "running", mark: "start", pause: 1, container: true, started: true},
+	{name: "scored", mark: "score 0.222", pause: 2, container: true, started: true},
+	{name: "ending", mark: "score 0.585", pause: 3, container: true, started: true},
+	{name: "ended", call: apiCall{"POST", container64 + `/attach`}, at: output, pause: 3, mark: "score 0.585", container: true, started: true},
+	{name: "collecting", event: &event{(*cell).final, unix.IN_OPEN, "answer"}, pause: 3, mark: "score 0.585", container: true, started: true},
+	{name: "result", call: apiCall{"DELETE", container64}, container: true, started: true},
+	{name: "removed", call: apiCall{"DELETE", container64}, at: afterAnswer, started: true},
+}
+
+// A fault is a row of the table.
+type fault struct {
+	name string
+	// begin does it; finish, if it is set, ends it: in between the run goes on.
+	begin, finish func(context.Context, *cell) error
+	// meddler could end the program by it, and ends says that it does.
+	meddler meddler
+	ends    bool
+	// how is the cut of the request of the step.
+	how cut
+	// meanwhile lets the program go on, and end, before the fault is over.
+	meanwhile bool
+	// restore says that the engine keeps its containers while it is away.
+	restore bool
+	// kills says that the controller dies.
+	kills bool
+	// disk is what lies on a small file system of its own: state, final or engine.
+	disk string
+	// erases says that there may be no record any more.
+	erases bool
+	// needs a container, a program, a request.
+	container, program, request bool
+}
+
+// faults are the rows of the table.
+var faults = []fault{
+	{name: "none"},
+	{name: "controller killed", kills: true, begin: signalController(syscall.SIGKILL)},
+	{name: "controller interrupted", meddler: theCaller, begin: signalController(syscall.SIGINT)},
+	{name: "controller interrupted twice", meddler: theCaller, begin: func(ctx context.Context, c *cell) error {
+		return errors.Join(signalController(syscall.SIGINT)(ctx, c), c.heard(ctx), signalController(syscall.SIGINT)(ctx, c))
+	}},
+
+	{name: "engine killed (live-restore)", restore: true, begin: killEngine, finish: startEngine},
+	{name: "engine killed (live-restore) as the program ends", restore: true, meanwhile: true, program: true, begin: killEngine, finish: startEngine},
+	{name: "engine killed", meddler: theEngine, begin: killEngine, finish: startEngine},
+	{name: "engine killed as the program ends", meddler: theEngine, meanwhile: true, program: true, begin: killEngine, finish: startEngine},
+	{name: "engine stopped (live-restore)", restore: true, begin: stopEngine, finish: startEngine},
+	{name: "engine stopped", meddler: theEngine, begin: stopEngine, finish: startEngine},
+	{name: "engine frozen", begin: freezeEngine, finish: thawEngine},
+	{name: "engine frozen as the program ends", meanwhile: true, program: true, begin: freezeEngine, finish: thawEngine},
+	{name: "containerd killed", meddler: theEngine, begin: killContainerd, finish: startContainerd},
+	{name: "shim killed", meddler: theEngine, ends: true, container: true, program: true, begin: killShim},
+	{name: "controller and engine killed", kills: true, meddler: theEngine, begin: func(ctx context.Context, c *cell) error {
+		return errors.Join(signalController(syscall.SIGKILL)(ctx, c), killEngine(ctx, c))
+	}, finish: startEngine},
+	{name: "controller and engine killed (live-restore)", kills: true, restore: true, begin: func(ctx context.Context, c *cell) error {
+		return errors.Join(signalController(syscall.SIGKILL)(ctx, c), killEngine(ctx, c))
+	}, finish: startEngine},
+
+	{name: "container removed", meddler: anOperator, ends: true, container: true, begin: func(ctx context.Context, c *cell) error {
+		return ifRunning(c.lab.engine.api.ContainerRemove(ctx, c.container(), container.RemoveOptions{Force: true}))
+	}},
+	{name: "container killed", meddler: anOperator, ends: true, container: true, begin: signalContainer("KILL")},
+	{name: "container terminated", meddler: anOperator, ends: true, container: true, begin: signalContainer("TERM")},
+	{name: "container stopped", meddler: anOperator, ends: true, container: true, begin: func(ctx context.Context, c *cell) error {
+		return ifRunning(c.lab.engine.api.ContainerStop(ctx, c.container(), container.StopOptions{}))
+	}},
+	{name: "container paused", container: true, begin: func(ctx context.Context, c *cell) error {
+		err := ifRunning(c.lab.engine.api.ContainerPause(ctx, c.container()))
+		for try := 1; err != nil && try < 20; try++ { // on a busy machine runc gives up: "unable to freeze"
+			time.Sleep(100 * time.Millisecond)
+			err = ifRunning(c.lab.engine.api.ContainerPause(ctx, c.container()))
+		}
+		if c.step.name == "result" {
+			return nil // it may be about to end
+		}
+		return err
+	}, finish: func(ctx context.Context, c *cell) error {
+		now, err := c.lab.engine.api.ContainerInspect(ctx, c.container())
+		if err != nil || !now.State.Paused {
+			return ifRunning(err)
+		}
+		if err := c.lab.engine.api.ContainerUnpause(ctx, c.container()); c.step.name != "result" {
+			return err
+		}
+		return nil // as above
+	}},
+	{name: "container restarted", meddler: anOperator, ends: true, container: true, begin: func(ctx context.Context, c *cell) error {
+		err := ifRunning(c.lab.engine.api.ContainerRestart(ctx, c.container(), container.StopOptions{}))
+		if now, lookErr := c.lab.engine.api.ContainerInspect(ctx, c.container()); lookErr != nil || !now.State.Running {
+			return ifRunning(lookErr) // its run was over before
+		}
+		return err
+	}},
+
+	{name: "request refused", request: true, how: refused},
+	{name: "answer swallowed", request: true, how: swallowed},
+	{name: "answer cut", request: true, how: halved},
+	{name: "answer late", request: true, how: delayed},
+	{name: "no answer", request: true, how: hanging},
+	{name: "answer {}", request: true, how: emptied},
+	{name: "answer 500", request: true, how: failed},
+	{name: "streams cut", program: true, begin: func(_ context.Context, c *cell) error {
+		c.proxy.cutStreams()
+		return nil
+	}},
+
+	{name: "state directory full", disk: "state", begin: fill},
+	{name: "state directory read-only", disk: "state", begin: readOnly},
+	{name: "final full", disk: "final", meddler: theMachine, begin: fill},
+	{name: "final read-only", disk: "final", meddler: theMachine, begin: readOnly},
+
+	{name: "engine's disk full", disk: "engine", meddler: theMachine, begin: fill},
+
+	{name: "record deleted", erases: true, begin: deleteRecord},
+	{name: "journal deleted", erases: true, begin: deleteOf("journal.json")},
+	{name: "log deleted", begin: deleteOf("stdout.log")},
+	{name: "record deleted and controller killed", kills: true, erases: true, begin: func(ctx context.Context, c *cell) error {
+		return errors.Join(signalController(syscall.SIGKILL)(ctx, c), deleteRecord(ctx, c))
+	}},
+	{name: "journal deleted and controller killed", kills: true, erases: true, begin: func(ctx context.Context, c *cell) error {
+		return errors.Join(signalController(syscall.SIGKILL)(ctx, c), deleteOf("journal.json")(ctx, c))
+	}},
+	{name: "log deleted and controller killed", kills: true, begin: func(ctx context.Context, c *cell) error {
+		return errors.Join(signalController(syscall.SIGKILL)(ctx, c), deleteOf("stdout.log")(ctx, c))
+	}},
+	{name: "engine's log deleted", meddler: theMachine, container: true, begin: deleteEngineLog},
+	{name: "engine's log deleted and controller killed", kills: true, meddler: theMachine, container: true, begin: func(ctx context.Context, c *cell) error {
+		return errors.Join(signalController(syscall.SIGKILL)(ctx, c), deleteEngineLog(ctx, c))
+	}},
+
+	{name: "clock an hour ahead", begin: stepClock(time.Hour)},
+	{name: "clock an hour behind", begin: stepClock(-time.Hour)},
+}
+
+// applies reports whether a fault can happen at a step.
+func (f fault) applies(s step) bool {
+	switch {
+	case f.container && !s.container, f.program && (!s.started || s.pause == 0 || s.event != nil):
+		return false
+	case f.request:
+		return s.call.method != "" && s.at != afterAnswer
+	}
+	return true
+}
+
+func signalController(s syscall.Signal) func(context.Context, *cell) error {
+	return func(ctx context.Context, c *cell) error {
+		if err := c.controller.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		if s == syscall.SIGKILL {
+			<-c.over
+		}
+		return nil
+	}
+}
+
+func killEngine(_ context.Context, c *cell) error {
+	c.lab.engine.dockerd.signal(syscall.SIGKILL)
+	<-c.lab.engine.dockerd.done
+	return nil
+}
+
+// stopEngine does not wait: an engine that stops its containers first may take a while.
+func stopEngine(_ context.Context, c *cell) error {
+	c.lab.engine.dockerd.signal(syscall.SIGTERM)
+	return nil
+}
+
+func startEngine(ctx context.Context, c *cell) error {
+	select {
+	case <-c.lab.engine.dockerd.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return c.lab.engine.startDockerd(ctx, c.fault.restore)
+}
+
+func freezeEngine(_ context.Context, c *cell) error {
+	c.lab.engine.dockerd.signal(syscall.SIGSTOP)
+	return nil
+}
+
+// thawEngine lets the engine stand still for a while first: that is the fault.
+func thawEngine(ctx context.Context, c *cell) error {
+	select {
+	case <-time.After(frozen):
+	case <-ctx.Done():
+	}
+	c.lab.engine.dockerd.signal(syscall.SIGCONT)
+	return c.lab.engine.answers(ctx)
+}
+
+// frozen is how long an engine stands still.
+const frozen = 2 * time.Second
+
+func killContainerd(_ context.Context, c *cell) error {
+	c.lab.engine.containerd.signal(syscall.SIGKILL)
+	<-c.lab.engine.containerd.done
+	return nil
+}
+
+func startContainerd(ctx context.Context, c *cell) error {
+	return errors.Join(c.lab.engine.startContainerd(), c.lab.engine.answers(ctx))
+}
+
+func killShim(ctx context.Context, c *cell) error {
+	pid, err := c.lab.engine.shim(ctx, c.container())
+	if err != nil {
+		return ifRunning(err)
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+func signalContainer(name string) func(context.Context, *cell) error {
+	return func(ctx context.Context, c *cell) error {
+		return ifRunning(c.lab.engine.api.ContainerKill(ctx, c.container(), name))
+	}
+}
+
+// deleteRecord deletes the record while its files may still be made.
+func deleteRecord(ctx context.Context, c *cell) error {
+	return until(ctx, stepPatience, "the record to be deleted", func() bool { return os.RemoveAll(c.record()) == nil })
+}
+
+func deleteOf(name string) func(context.Context, *cell) error {
+	return func(_ context.Context, c *cell) error {
+		err := os.Remove(filepath.Join(c.record(), name))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+}
+
+// deleteEngineLog deletes the engine's own copy of the output.
+func deleteEngineLog(ctx context.Context, c *cell) error {
+	now, err := c.lab.engine.api.ContainerInspect(ctx, c.container())
+	if err != nil {
+		return ifRunning(err)
+	}
+	return os.RemoveAll(c.lab.engine.path("disk/data/containers/" + now.ID + "/local-logs"))
+}
+
+func stepClock(by time.Duration) func(context.Context, *cell) error {
+	return func(_ context.Context, c *cell) error {
+		c.proxy.stepClock(by)
+		return nil
+	}
+}
+
+// ifRunning forgives an engine that finds nothing running any more: then there is no fault.
+func ifRunning(err error) error {
+	if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,470 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/egress"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/observe"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stage"
+)
+
+// ErrStillRuns means that the program of a run without a controller has not ended. It goes on
+// until its time limit, which the container's init keeps.
+var ErrStillRuns = errors.New("its program still runs")
+
+// Reasons why a run cannot be finished.
+var (
+	errElsewhere = errors.New("cannot be finished here")
+	errEarlier   = errors.New("cannot be finished: an earlier version started it")
+	// errNoJournal reports a run of which nothing is left: what it had on the engine was
+	// removed, and ./final was handed back with the files that are in it.
+	errNoJournal = fmt.Errorf("%w, and its journal is gone: it has no result", outcome.ErrOwnerDied)
+)
+
+// journalPatience is how long a controller may take between the record and its journal.
+const journalPatience = time.Minute
+
+// Adopt finishes a run whose controller died. It waits for the program if that still runs;
+// the limits, ctx and the options have the same meaning as in [Runner.Run], but the program
+// keeps the input that it had. The output and the end are those that the engine has kept, so
+// the result is the one that the dead controller would have returned, with Recovered set. A
+// program that never started gives a result as well, with the status start_failed.
+//
+// Of several processes that adopt a run, one does; for the others, and for a run whose
+// controller lives, the error is [record.ErrRunning]. A run that has its result only loses
+// what is left of it on the engine. After any other error without a result, the run can be
+// adopted again.
+func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*result.Result, error) {
+	var o runOptions
+	for _, opt := range opts {
+		opt.apply(&o)
+	}
+	found, err := r.store.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.adopt(ctx, found, o, false)
+}
+
+// adopt is Adopt. With onlyEnded set, a program that still runs is left alone with
+// [ErrStillRuns].
+func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, onlyEnded bool) (*result.Result, error) {
+	if found.Result != nil {
+		return found.Result, r.tidy(ctx, found)
+	}
+	began := time.Now()
+	a := &run{runner: r, planned: planned{spec: found.Spec}, io: o.io, hooks: o.hooks}
+	note, err := r.store.Claim(found.ID, a.deadline(stage.PartSlack))
+	if errors.Is(err, record.ErrNoJournal) {
+		return nil, r.settleUnknown(ctx, found, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	res, err := r.adoptClaimed(ctx, found, note, o, onlyEnded, began)
+	if res == nil {
+		// Somebody else may try.
+		err = errors.Join(err, r.store.Disclaim(found.ID, note.Deadline))
+	}
+	return res, err
+}
+
+// settleUnknown ends a run without a journal whose owner is dead: nobody can find out how its
+// program ended.
+func (r *Runner) settleUnknown(ctx context.Context, found record.Record, noJournal error) error {
+	note, err := r.store.Journal(found.ID)
+	if err != nil {
+		return err
+	}
+	if note.Owner == "" && time.Since(found.Created) <= journalPatience {
+		return noJournal // somebody may be about to write it
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := errors.Join(r.removeLeft(ctx, found.ID), stage.Reclaim(r.store, found.ID)); err != nil {
+		return err
+	}
+	if err := r.store.Discard(found.ID); err != nil {
+		return err
+	}
+	return fmt.Errorf("run %s: %w", found.ID, errNoJournal)
+}
+
+// engineOf describes the engine of a run that this process has claimed. A run that never had a
+// container is removed: nothing but its record existed.
+func (r *Runner) engineOf(ctx context.Context, note record.Journal) (engine.Info, error) {
+	switch {
+	case note.Container == "":
+		if err := stage.Reclaim(r.store, note.ID); err != nil {
+			return engine.Info{}, err
+		}
+		return engine.Info{}, errors.Join(fmt.Errorf("run %s: %w", note.ID, outcome.ErrOwnerDied), r.store.Discard(note.ID))
+	case note.Engine == "":
+		return engine.Info{}, fmt.Errorf("run %s: %w", note.ID, errEarlier)
+	}
+	info, err := r.engine.Info(ctx)
+	if err == nil && note.Engine != info.ID {
+		err = fmt.Errorf("run %s: %w: its container is on another engine", note.ID, errElsewhere)
+	}
+	return info, err
+}
+
+func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note record.Journal, o runOptions, onlyEnded bool, began time.Time,
+) (*result.Result, error) {
+	info, err := r.engineOf(ctx, note)
+	if err != nil {
+		return nil, err
+	}
+	a := newRun(r, planned{spec: found.Spec, info: info, request: Request{ID: found.ID}}, o, began)
+	a.journal, a.journal.Owner, a.journal.Adopted = note, owner.This().String(), true
+	a.journal.Deadline = a.deadline(stage.PartSlack).UTC()
+	a.started, a.evidence.Recovered, a.evidence.Accepted = began, true, true
+	for _, warning := range note.Warnings {
+		a.warn.add("%s", warning)
+	}
+	if err := a.adoptGPUs(ctx); err != nil { // 3
+		return nil, err
+	}
+	a.left = true // until it is known that no program can use them
+	defer a.releaseGPUs(ctx)
+	if a.uid, err = r.adoptUID(a.spec.Class.User, found.ID); err != nil {
+		return nil, err
+	}
+	defer a.releaseUID()
+	if note.Ref.ID == "" {
+		return a.neverStarted(ctx)
+	}
+	if err := a.resumeStage(ctx, true); err != nil { // 4
+		return nil, err
+	}
+	if err := a.reopen(ctx); err != nil { // 5, 6
+		return nil, errors.Join(err, a.letGo())
+	}
+	if a.container != nil {
+		if onlyEnded && !a.hasEnded(ctx) {
+			return nil, errors.Join(fmt.Errorf("run %s: %w", found.ID, ErrStillRuns), a.letGo())
+		}
+		a.watch(ctx)
+		a.at("accepted")
+		a.supervise(ctx) // 7, 8
+		a.at("ended")
+	}
+	if e := &a.evidence; e.Stop == outcome.StopNone && (e.End.Cause == engine.BySignal || !e.End.Reported) {
+		e.Stop = outcome.StopReason(note.Stop) // the dead controller had asked for the end
+	}
+	switch e := &a.evidence; {
+	case e.End.NoJob:
+		if err := a.letGo(); err != nil {
+			return nil, err
+		}
+		return a.neverStarted(ctx)
+	case errors.Is(e.Lost, engine.ErrUnavailable), errors.Is(e.Lost, engine.ErrProtocol):
+		// The container is still there, with its output and its end.
+		return nil, errors.Join(fmt.Errorf("run %s: %w", found.ID, e.Lost), a.letGo())
+	}
+	if a.spec.Job.Egress != nil && (a.evidence.End.Abandoned || !a.evidence.End.Reported) {
+		a.evidence.ProxyLost = true
+		a.warn.add("the requests to the proxy are those up to the death of the controller")
+	}
+	a.left = false
+	return a.finish(ctx) // 9, 10
+}
+
+// resumeStage opens the rooms of a run whose controller died.
+func (a *run) resumeStage(_ context.Context, started bool) (err error) {
+	r := a.runner
+	a.stage, err = stage.Resume(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Warn: a.warn.add, Stop: a.stop, Log: a.log},
+		a.journal, a.labels(a.journal.Deadline), started)
+	if err != nil {
+		return err
+	}
+	a.proxy = egress.Resume(a.spec.Job, a.stage.Dir, a.warn.add)
+	a.observer = observe.Resume(a.spec, a.stage.Dir, a.warn.add)
+	if err := a.openOutput(); err != nil {
+		return errors.Join(err, a.stage.Close())
+	}
+	return nil
+}
+
+// reopen finds the container. One that is gone is part of the evidence. An interruption ends
+// the program, once it is found.
+func (a *run) reopen(ctx context.Context) (err error) {
+	a.container, err = a.runner.engine.Open(context.WithoutCancel(ctx), engine.Ref(a.journal.Ref), engine.Streams{Stdout: a.output.Stdout, Stderr: a.output.Stderr})
+	if errors.Is(err, engine.ErrNoContainer) {
+		a.container, a.evidence.Lost = nil, err
+		return nil
+	}
+	if err == nil {
+		a.log = a.log.With(logContainer, a.journal.Ref.ID)
+		a.log.Debug("container opened again")
+	}
+	return err
+}
+
+// endedPatience is how long a look at a program that may still run takes. Its output and its
+// report, if it has ended, come within milliseconds.
+const endedPatience = 2 * time.Second
+
+// hasEnded reports whether the program has ended. If that is not known quickly, it has not.
+func (a *run) hasEnded(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, endedPatience)
+	defer cancel()
+	_, err := a.container.Wait(ctx)
+	return err == nil || errors.Is(err, engine.ErrNoContainer)
+}
+
+// letGo closes the rooms of a run that is not finished here. Nothing of it changes.
+func (a *run) letGo() error {
+	if a.container != nil {
+		a.container.Disconnect()
+	}
+	a.output.Close()
+	a.stopWatch()
+	return a.stage.Close()
+}
+
+// neverStarted ends a run whose controller died before the program started: everything is put
+// back, and the result says so.
+func (a *run) neverStarted(ctx context.Context) (*result.Result, error) {
+	ctx = context.WithoutCancel(ctx)
+	a.container = nil
+	if err := a.runner.removeLeft(ctx, a.spec.Job.RunID); err != nil {
+		return nil, err
+	}
+	a.nameTaken, a.left = true, false // nothing of it is on the engine any more
+	if err := a.resumeStage(ctx, false); err != nil {
+		return nil, err
+	}
+	a.evidence = outcome.Evidence{Recovered: true, StartError: outcome.ErrOwnerDied}
+	if err := a.stage.Rollback(); err != nil {
+		a.warn.add("%v", err)
+	}
+	return a.finish(ctx)
+}
+
+// removeLeft removes what the engine has of a run of this store.
+func (r *Runner) removeLeft(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
+	defer cancel()
+	ours := func(labels map[string]string) bool {
+		return labels[spec.LabelRun] == id && labels[spec.LabelState] == r.store.Dir()
+	}
+	containers, err := r.engine.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		if ours(c.Labels) {
+			if err := r.engine.Remove(ctx, c.ID); err != nil {
+				return err
+			}
+		}
+	}
+	volumes, err := stage.Volumes(ctx, r.engine)
+	if err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		if ours(v.Labels) {
+			return stage.RemoveVolume(ctx, r.engine, id)
+		}
+	}
+	return nil
+}
+
+// tidy removes what a controller that died right behind its result has left on the engine.
+func (r *Runner) tidy(ctx context.Context, found record.Record) error {
+	if found.Spec.Job.Keep {
+		return nil
+	}
+	switch _, err := r.store.Claim(found.ID, time.Now().Add(deadlineSlack)); {
+	case errors.Is(err, record.ErrRunning):
+		return nil // its controller is about to do that
+	case errors.Is(err, record.ErrNoJournal): // its owner is dead as well
+	case err != nil:
+		return err
+	}
+	if err := errors.Join(r.removeLeft(ctx, found.ID), stage.Reclaim(r.store, found.ID)); err != nil {
+		return errors.Join(err, r.store.Disclaim(found.ID, time.Now())) // somebody else may try
+	}
+	return r.store.Settle(found.ID)
+}
+
+// adoptGPUs takes the lease of the dead controller over.
+func (a *run) adoptGPUs(ctx context.Context) error {
+	gpus := a.spec.Class.GPUs
+	if !gpus.Any() {
+		return nil
+	}
+	inv, err := gpuInventory(ctx, gpus.Driver, a.info)
+	if err != nil {
+		a.warn.add("the GPUs cannot be looked at: %v", err)
+	}
+	a.gpus.lease, err = a.runner.gpuManager(a.info).Adopt(ctx, a.spec.Job.RunID, inv)
+	return err
+}
+
+// Adopted is one run that another process had started, and what became of it.
+type Adopted struct {
+	RunID string
+	// Result is nil if the run was not finished; Err then says why.
+	Result *result.Result
+	Err    error
+}
+
+// Settled reports whether there is no result and never will be, and nothing of the run is left:
+// its process died before the run had a container, or its journal is gone. Err says so.
+func (a Adopted) Settled() bool { return a.Result == nil && errors.Is(a.Err, outcome.ErrOwnerDied) }
+
+// maxAdopted bounds the ended runs that are finished at the same time.
+const maxAdopted = 8
+
+// AdoptAll finishes all runs of the state directory whose controllers died, as [Runner.Adopt]
+// does, and waits for the programs that still run. Each is called once for each of them, one
+// at a time, when the run is over.
+func (r *Runner) AdoptAll(ctx context.Context, each func(Adopted), opts ...RunOption) error {
+	var o runOptions
+	for _, opt := range opts {
+		opt.apply(&o)
+	}
+	return r.adoptAll(ctx, o, false, each)
+}
+
+func (r *Runner) adoptAll(ctx context.Context, o runOptions, onlyEnded bool, each func(Adopted)) error {
+	ids, err := r.store.Orphans()
+	var (
+		all  sync.WaitGroup
+		mu   sync.Mutex
+		room = make(chan struct{}, maxAdopted)
+	)
+	if !onlyEnded {
+		room = make(chan struct{}, len(ids)) // a program that runs holds up no other
+	}
+	for _, id := range ids {
+		room <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() {
+			defer func() { <-room }()
+			done := Adopted{RunID: id}
+			found, err := r.store.Load(id)
+			if err == nil {
+				done.Result, err = r.adopt(ctx, found, o, onlyEnded)
+			}
+			done.Err = err
+			mu.Lock()
+			defer mu.Unlock()
+			each(done)
+		})
+	}
+	all.Wait()
+	return err
+}
+
+// finishEnded finishes the runs without a controller whose programs have ended. It returns the
+// results, and why each of the others cannot be finished now.
+func (r *Runner) finishEnded(ctx context.Context) (finished []*result.Result, unfinished map[string]error, err error) {
+	unfinished = map[string]error{}
+	err = r.adoptAll(ctx, runOptions{}, true, func(done Adopted) {
+		switch {
+		case done.Result != nil:
+			finished = append(finished, done.Result)
+		case !errors.Is(done.Err, outcome.ErrOwnerDied):
+			unfinished[done.RunID] = done.Err
+		}
+	})
+	return finished, unfinished, err
+}
+
+// finishBehind finishes, behind a program that runs, what other controllers have left and has
+// ended. It takes one look into a directory, and one call of the engine if that has anything.
+func (r *Runner) finishBehind() {
+	r.behind.mu.Lock()
+	defer r.behind.mu.Unlock()
+	if r.behind.closed || r.behind.work != nil || time.Since(r.behind.last) < behindPeriod {
+		return
+	}
+	r.behind.last = time.Now()
+	done := make(chan struct{})
+	r.behind.work = done
+	go func() {
+		defer func() {
+			r.behind.mu.Lock()
+			defer r.behind.mu.Unlock()
+			r.behind.work = nil
+			close(done)
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), behindPeriod)
+		defer cancel()
+		ids, err := r.store.Orphans()
+		if err != nil || len(ids) == 0 {
+			return
+		}
+		containers, err := r.engine.List(ctx)
+		if err != nil {
+			return
+		}
+		for _, c := range containers {
+			if !c.Ended || c.Labels[spec.LabelPart] != "" || c.Labels[spec.LabelState] != r.store.Dir() || !slices.Contains(ids, c.Labels[spec.LabelRun]) {
+				continue
+			}
+			r.behind.mu.Lock()
+			closed := r.behind.closed
+			r.behind.mu.Unlock()
+			if closed {
+				return
+			}
+			found, err := r.store.Load(c.Labels[spec.LabelRun])
+			if err == nil {
+				_, err = r.adopt(ctx, found, runOptions{}, true)
+			}
+			if err != nil {
+				r.log.Debug("a run without a controller was not finished", logRun, c.Labels[spec.LabelRun], logError, err)
+			}
+		}
+	}()
+}
+
+// behindPeriod is how often a runner looks for runs without a controller, and how long it
+// begins to finish them.
+const behindPeriod = time.Minute
+
+// behind is the work of a runner behind its runs.
+type behind struct {
+	mu     sync.Mutex
+	last   time.Time
+	closed bool
+	// work is closed when the work in progress is done; nil if there is none.
+	work chan struct{}
+}
+
+// wait waits for the work in progress. It reports whether there was any.
+func (b *behind) wait() bool {
+	b.mu.Lock()
+	work := b.work
+	b.mu.Unlock()
+	if work == nil {
+		return false
+	}
+	<-work
+	return true
+}
+
+// close ends the work. What has begun is waited for: it needs the engine.
+func (b *behind) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.wait()
+}

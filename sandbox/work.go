@@ -1,0 +1,161 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/evalbox/evalbox/internal/atend"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/hostpath"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
+)
+
+// Work makes a run the only one that is done for a job: if the controller of an
+// earlier run with the same Key and the same request died, that run is finished, see
+// [Runner.Adopt], or its result is taken if somebody has finished it; the program does not
+// run again. The request is the same without its ID and its trial labels; of the script its
+// content counts.
+//
+// The run stays on record for that until [Runner.Run] returns or, in the context of a job of
+// harness/trial, until the result of the job is on disk.
+type Work struct{ Key string }
+
+func (w Work) apply(all *runOptions) { all.work = w }
+
+// workNote says which run is done for a job.
+type workNote struct {
+	RunID string `json:"run_id"`
+}
+
+// workFile is the file of the state directory about a job; empty if the run is for none.
+func (r *Runner) workFile(w Work, req Request) (string, error) {
+	if w.Key == "" {
+		return "", nil
+	}
+	req.ID = ""
+	req.Labels = maps.Clone(req.Labels)
+	maps.DeleteFunc(req.Labels, func(name, _ string) bool { return strings.HasPrefix(name, "trial.") })
+	script := ""
+	if req.Script != "" {
+		text, err := fsx.Read(req.Script, hostpath.MaxScript)
+		if err != nil {
+			return "", nil //nolint:nilerr // the plan refuses it with the reason
+		}
+		sum := sha256.Sum256(text)
+		script, req.Script = hex.EncodeToString(sum[:]), filepath.Base(req.Script)
+	}
+	text, err := json.Marshal([]any{w.Key, req, script})
+	if err != nil {
+		return "", fmt.Errorf("run for %q: %w", w.Key, err)
+	}
+	sum := sha256.Sum256(text)
+	return filepath.Join(r.store.WorkDir(), hex.EncodeToString(sum[:16])+".json"), nil
+}
+
+// beginWork notes the run, before anything of it is on the engine. The note is removed at the
+// end of its job.
+func (a *run) beginWork(ctx context.Context) error {
+	if a.workFile == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(a.workFile), 0o700); err != nil {
+		return record.StateError(a.workFile, "cannot be made", err)
+	}
+	if err := record.WriteJSON(a.workFile, workNote{a.spec.Job.RunID}); err != nil {
+		return record.StateError(a.workFile, "cannot be written", err)
+	}
+	a.endWork = endWork(ctx, a.workFile)
+	return nil
+}
+
+// endWork leaves the removal of a note for the end of the job of a context; without a job the
+// caller removes it.
+func endWork(ctx context.Context, file string) func() {
+	remove := func() { _ = os.Remove(file) } // a note that stays only costs a look
+	if atend.Leave(ctx, remove) {
+		return func() {}
+	}
+	return remove
+}
+
+// tidyWork removes the notes about runs that have no record any more.
+func (r *Runner) tidyWork() {
+	entries, _ := os.ReadDir(r.store.WorkDir()) // there may be none
+	for _, entry := range entries {
+		var note workNote
+		file := filepath.Join(r.store.WorkDir(), entry.Name())
+		if record.ReadJSON(file, &note) != nil {
+			continue
+		}
+		if _, err := r.store.State(note.RunID); errors.Is(err, record.ErrNoRecord) {
+			_ = os.Remove(file) // as above
+		}
+	}
+}
+
+// workPoll is how often a run that another process finishes is looked at.
+const workPoll = 50 * time.Millisecond
+
+// resumeWork returns the result of the run that a dead controller began for the same job. ok is
+// false if there is none: then the program has to run.
+func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (res *result.Result, ok bool, err error) {
+	var note workNote
+	if file == "" || record.ReadJSON(file, &note) != nil {
+		return nil, false, nil
+	}
+	for began := time.Now(); ; {
+		found, noRecord := r.store.Load(note.RunID)
+		journal, noJournal := r.store.Journal(note.RunID)
+		if noRecord != nil || noJournal != nil {
+			return nil, false, nil // without a record nothing is known of it
+		}
+		orphaned := journal.State(time.Now()) == record.Lost
+		switch _, again := r.taken.Load(note.RunID); {
+		case again, !orphaned && !journal.Adopted:
+			return nil, false, nil // it is, or was, a run of a living controller
+		case found.State == record.Running, !orphaned && r.store.IsOpen(note.RunID) && time.Since(began) < removalPatience:
+			select {
+			case <-ctx.Done():
+				return nil, false, outcome.Canceled(ctx)
+			case <-time.After(workPoll):
+				continue
+			}
+		case found.State == record.Finished:
+			res = found.Result
+		default:
+			r.log.Debug("the run of a dead controller is finished instead of a new one", logRun, note.RunID)
+			res, err = r.adopt(ctx, found, o, false)
+		}
+		switch {
+		case errors.Is(err, record.ErrRunning):
+			continue // somebody else was faster
+		case neverRan(res, err):
+			return nil, false, nil
+		}
+		if res != nil {
+			r.taken.Store(note.RunID, true)
+			defer endWork(ctx, file)()
+		}
+		return res, true, err
+	}
+}
+
+// neverRan reports whether the program of a run that was to be finished never started, or cannot
+// be known here.
+func neverRan(res *result.Result, err error) bool {
+	if res == nil {
+		return errors.Is(err, outcome.ErrOwnerDied) || errors.Is(err, errElsewhere) || errors.Is(err, errEarlier)
+	}
+	return res.Recovered && res.Status == result.StatusStartFailed && res.ExitCode == -1
+}
