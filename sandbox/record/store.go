@@ -185,9 +185,15 @@ func (s *Store) Create(id string) (string, error) {
 		}
 		return "", StateError(dir, "cannot be made", err)
 	}
-	open := filepath.Join(s.openDir(), id)
-	if err := fsx.WriteFile(open, []byte(owner.This().String()), 0o600, false); err != nil {
-		return "", errors.Join(StateError(open, "cannot be made", err), os.Remove(dir))
+	// The file arrives whole under its name: [Store.Orphans] takes every other name in that
+	// directory for a run that has no record, and deletes it.
+	open, aside := filepath.Join(s.openDir(), id), filepath.Join(dir, "open")
+	err := os.WriteFile(aside, []byte(owner.This().String()), 0o600)
+	if err == nil {
+		err = os.Rename(aside, open)
+	}
+	if err != nil {
+		return "", errors.Join(StateError(open, "cannot be made", err), os.RemoveAll(dir))
 	}
 	return dir, nil
 }

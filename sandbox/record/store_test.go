@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/owner"
@@ -218,6 +219,33 @@ func TestDamagedRecordsAreNamedAndTheOthersListed(t *testing.T) {
 
 // What a crash leaves at each step of making a record is listed as lost, and can
 // be removed.
+// TestCreateBesideALookForOrphans loses no run: the look deletes what has no record.
+func TestCreateBesideALookForOrphans(t *testing.T) {
+	s := recordtest.Open(t)
+	created := make(chan struct{})
+	var look sync.WaitGroup
+	look.Go(func() {
+		for {
+			select {
+			case <-created:
+				return
+			default:
+				orphans, err := s.Orphans()
+				assert.NoError(t, err)
+				assert.Empty(t, orphans)
+			}
+		}
+	})
+	for n := range 500 {
+		id := fmt.Sprintf("r%d", n)
+		_, err := s.Create(id)
+		require.NoError(t, err)
+		require.True(t, s.IsOpen(id))
+	}
+	close(created)
+	look.Wait()
+}
+
 func TestRecordsOfACrash(t *testing.T) {
 	s := recordtest.Open(t)
 	_, err := s.Create("only-a-folder")
