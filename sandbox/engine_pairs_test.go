@@ -83,21 +83,22 @@ func TestEngineRunsTakeNothingFromEachOther(t *testing.T) {
 		t.Fatal("root is needed: other callers have one user for all programs, which the result says")
 	}
 	for name, test := range map[string]struct {
-		options []sandbox.Option
-		works   string
+		user  string // empty: every run has its own
+		works string
 	}{
 		"own users": {works: "inotify works\npipes works\ntimers works\nqueues works\nterminals works\n"},
-		"one for both": {options: []sandbox.Option{sandbox.WithUIDs("none")},
+		// No other test has this user: what its programs take and return would count as well.
+		"one for both": {user: "64647:64647",
 			works: "inotify fails: [Errno 24] Too many open files\npipes fails: [Errno 1] a small pipe\n" +
 				"timers fails: [Errno 11] Resource temporarily unavailable\nqueues fails: [Errno 24] Too many open files\nterminals works\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRunner(t, test.options...)
+			r := newRunner(t)
 			stdin, endHog := io.Pipe()
 			output, stdout := io.Pipe()
 			defer endHog.Close()
 			req := python(t, hog)
-			req.Limits.NoFile = 8192
+			req.Limits.NoFile, req.User = 8192, test.user
 			var hogged *result.Result
 			done := make(chan error, 1)
 			go func() {
@@ -112,7 +113,9 @@ func TestEngineRunsTakeNothingFromEachOther(t *testing.T) {
 			}
 			require.Equal(t, "taken", lines.Text())
 
-			res := run(t, r, python(t, neighbor))
+			beside := python(t, neighbor)
+			beside.User = test.user
+			res := run(t, r, beside)
 			t.Log(res.Stdout)
 			require.Equal(t, test.works, res.Stdout)
 			require.NoError(t, endHog.Close())
@@ -121,8 +124,8 @@ func TestEngineRunsTakeNothingFromEachOther(t *testing.T) {
 			for _, take := range []string{"inotify", "pipes", "timers", "queues", "terminals"} {
 				require.Contains(t, hogged.Stdout, take+" all True", "the hog came to the end of it")
 			}
-			require.Equal(t, test.options == nil, hogged.Enforced.User != spec.DedicatedUser)
-			require.Equal(t, test.options == nil, hogged.Enforced.User != res.Enforced.User)
+			require.Equal(t, test.user == "", hogged.Enforced.User != res.Enforced.User)
+			require.NotEqual(t, spec.DedicatedUser, hogged.Enforced.User)
 			require.NotContains(t, strings.ToLower(res.Stderr), "error")
 		})
 	}
