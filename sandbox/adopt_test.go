@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -458,6 +459,43 @@ func TestWorkIsDoneOnce(t *testing.T) {
 			})
 		}
 	}
+}
+
+// logFunc calls a function with each record of a log.
+type logFunc func(text string)
+
+func (f logFunc) Write(text []byte) (int, error) {
+	f(string(text))
+	return len(text), nil
+}
+
+// TestWorkThatAnotherFinishesFirst has another controller finish the run of a dead one right
+// before this one would.
+func TestWorkThatAnotherFinishesFirst(t *testing.T) {
+	w := newWorker()
+	close(w.letGo)
+	fake := enginetest.NewFake(w.program)
+	var faster *Runner
+	var once sync.Once
+	log := logFunc(func(text string) {
+		if faster != nil && strings.Contains(text, "the run of a dead controller is finished") {
+			once.Do(func() {
+				_, err := faster.Adopt(t.Context(), "r1")
+				require.NoError(t, err)
+			})
+		}
+	})
+	r := dieAtWork(t, fake, "ended", command("train"), Work{Key: "job 1"},
+		WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	faster = newFakeRunner(t, fake, WithStateDir(r.store.Dir()))
+	req := command("train")
+	req.ID = "r2"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	res, err := r.Run(ctx, req, Work{Key: "job 1"})
+	require.NoError(t, err)
+	require.Equal(t, "r1", res.ID)
+	require.Equal(t, 1, w.times())
 }
 
 // TestGPUsBelongToTheContainer checks that the lease of a dead controller lasts until its

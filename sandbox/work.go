@@ -109,7 +109,7 @@ const workPoll = 50 * time.Millisecond
 
 // resumeWork returns the result of the run that a dead controller began for the same job. ok is
 // false if there is none: then the program has to run.
-func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (res *result.Result, ok bool, err error) {
+func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (_ *result.Result, ok bool, _ error) {
 	var note workNote
 	if file == "" || record.ReadJSON(file, &note) != nil {
 		return nil, false, nil
@@ -120,6 +120,8 @@ func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (res
 		if noRecord != nil || noJournal != nil {
 			return nil, false, nil // without a record nothing is known of it
 		}
+		var res *result.Result
+		var err error // of this look only
 		orphaned := journal.State(time.Now()) == record.Lost
 		switch _, again := r.taken.Load(note.RunID); {
 		case again, !orphaned && !journal.Adopted:
