@@ -163,7 +163,7 @@ func LockWait(dir string) (io.Closer, error) {
 	for {
 		err = syscall.Flock(int(opened.Fd()), syscall.LOCK_EX)
 		if !errors.Is(err, syscall.EINTR) {
-			return opened, nil // a file system without locks locks nothing
+			return lockedDir{opened}, nil // a file system without locks locks nothing
 		}
 	}
 }

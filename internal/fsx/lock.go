@@ -46,22 +46,28 @@ func (l *ByteLocks) RLock(at int64) error { return l.set(at, unix.F_RDLCK) }
 // Unlock frees one lock.
 func (l *ByteLocks) Unlock(at int64) error { return l.set(at, unix.F_UNLCK) }
 
-// Close frees all locks.
-func (l *ByteLocks) Close() error { return l.file.Close() }
+// Close frees all locks, also while this process is starting another one, which shares its open
+// files until it executes its program.
+func (l *ByteLocks) Close() error {
+	return errors.Join(l.setAll(0, 0, unix.F_UNLCK), l.file.Close())
+}
 
-func (l *ByteLocks) set(at int64, kind int16) error {
+func (l *ByteLocks) set(at int64, kind int16) error { return l.setAll(at, 1, kind) }
+
+// setAll changes count locks; 0 means all from the first one on.
+func (l *ByteLocks) setAll(first, count int64, kind int16) error {
 	raw, err := l.file.SyscallConn()
 	if err != nil {
 		return err
 	}
-	lock := unix.Flock_t{Type: kind, Start: at, Len: 1}
+	lock := unix.Flock_t{Type: kind, Start: first, Len: count}
 	var lockErr error
 	err = raw.Control(func(fd uintptr) { lockErr = unix.FcntlFlock(fd, setByteLock, &lock) })
 	switch {
 	case err != nil:
 		return err
 	case errors.Is(lockErr, syscall.EAGAIN), errors.Is(lockErr, syscall.EACCES):
-		return fmt.Errorf("lock %d of %q %w", at, l.file.Name(), ErrLocked)
+		return fmt.Errorf("lock %d of %q %w", first, l.file.Name(), ErrLocked)
 	case lockErr != nil:
 		return &fs.PathError{Op: "lock", Path: l.file.Name(), Err: lockErr}
 	}

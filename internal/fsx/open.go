@@ -265,5 +265,15 @@ func lock(dir *os.File, err error) (io.Closer, error) {
 	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, errors.Join(ErrLocked, dir.Close())
 	}
-	return dir, nil
+	return lockedDir{dir}, nil
+}
+
+// lockedDir frees the lock before it closes the directory. Closing alone does not free it at
+// once if this process is starting another one, which shares its open files until it executes
+// its program.
+type lockedDir struct{ *os.File }
+
+func (d lockedDir) Close() error {
+	_ = syscall.Flock(int(d.Fd()), syscall.LOCK_UN) // nothing was locked on a file system without locks
+	return d.File.Close()
 }
