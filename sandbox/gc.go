@@ -70,13 +70,13 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 	lasts := lastDeadlines(containers, volumes)
 	decide := func(c engine.Found, name string, removeIt func(context.Context, engine.Found) error) {
 		found := Collected{Container: name, RunID: c.Labels[spec.LabelRun]}
-		seen := c
-		seen.Ended, seen.Labels = r.hasEnded(c), r.ownedBy(c)
+		run, seen := r.look(c), c
+		seen.Ended, seen.Labels = run.hasEnded(c), run.ownedBy(c)
 		if last, known := lasts[c.Labels[spec.LabelRun]]; known && c.Labels[spec.LabelPart] != "" {
 			seen.Labels[spec.LabelDeadline] = last.Format(time.RFC3339)
 		}
 		remove, reason := collectable(seen, opts, time.Now())
-		if why := r.mustStay(c, unfinished); why != "" {
+		if why := r.mustStay(c, run, unfinished); why != "" {
 			remove, reason = false, why
 		}
 		if found.Reason = reason; remove && !opts.DryRun {
@@ -123,24 +123,48 @@ func (r *Runner) wouldFinish(report *GCReport) map[string]error {
 	return unfinished
 }
 
+// ofContainer is the record of a container's run as of one moment.
+type ofContainer struct {
+	store *record.Store
+	note  record.Journal
+	state record.State
+	err   error
+}
+
+// look is one look for all decisions: another process may adopt the run between two of them.
+func (r *Runner) look(c engine.Found) ofContainer {
+	run := ofContainer{store: r.storeOf(c)}
+	run.note, run.state, run.err = run.store.Look(c.Labels[spec.LabelRun])
+	return run
+}
+
 // ownedBy returns the labels of a container with the present owner of its run: another process
 // may have adopted it.
-func (r *Runner) ownedBy(c engine.Found) map[string]string {
+func (run ofContainer) ownedBy(c engine.Found) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, c.Labels)
-	note, err := r.storeOf(c).Journal(c.Labels[spec.LabelRun])
-	if other := note.Ref.ID != "" && c.ID != note.Ref.ID && c.Labels[spec.LabelPart] == ""; err == nil && note.Owner != "" && !other {
-		labels[spec.LabelOwner] = note.Owner
+	other := run.note.Ref.ID != "" && c.ID != run.note.Ref.ID && c.Labels[spec.LabelPart] == ""
+	if run.err == nil && run.note.Owner != "" && !other {
+		labels[spec.LabelOwner] = run.note.Owner
 	}
 	return labels
 }
 
+// hasEnded reports whether the run of a container has its result. The state of the container
+// does not say that: a controller needs a container for a while after its end, and a
+// helper container, which never runs, until the result. It is all that is known of a run
+// whose record was removed.
+func (run ofContainer) hasEnded(c engine.Found) bool {
+	if errors.Is(run.err, record.ErrNoRecord) {
+		return c.Labels[spec.LabelPart] == "" && c.Ended
+	}
+	return run.err == nil && run.state == record.Finished
+}
+
 // mustStay says why a container of a dead owner must not be removed: its run can be finished.
-func (r *Runner) mustStay(c engine.Found, unfinished map[string]error) string {
-	id, store := c.Labels[spec.LabelRun], r.storeOf(c)
-	note, err := store.Journal(id)
-	state, stateErr := store.State(id)
-	if err != nil || stateErr != nil || state != record.Lost || note.Engine == "" || time.Now().After(note.Deadline) {
+func (r *Runner) mustStay(c engine.Found, run ofContainer, unfinished map[string]error) string {
+	id, store := c.Labels[spec.LabelRun], run.store
+	if run.err != nil || run.state != record.Lost || run.note.Engine == "" || time.Now().After(run.note.Deadline) {
 		return ""
 	}
 	switch why := unfinished[id]; {
@@ -203,18 +227,6 @@ func collectable(c engine.Found, opts GCOptions, now time.Time) (remove bool, re
 		return true, "its owner cannot be seen from here, and its deadline is over"
 	}
 	return false, "its owner cannot be seen from here, and its deadline is " + deadline.Format(time.RFC3339)
-}
-
-// hasEnded reports whether the run of a container has its result. The state of the container
-// does not say that: a controller needs a container for a while after its end, and a
-// helper container, which never runs, until the result. It is all that is known of a run
-// whose record was removed.
-func (r *Runner) hasEnded(c engine.Found) bool {
-	state, err := r.storeOf(c).State(c.Labels[spec.LabelRun])
-	if errors.Is(err, record.ErrNoRecord) {
-		return c.Labels[spec.LabelPart] == "" && c.Ended
-	}
-	return err == nil && state == record.Finished
 }
 
 // storeOf returns the records of a container's controller. Its state directory may be another

@@ -214,9 +214,9 @@ func (r *Runner) endOrphan(ctx context.Context, c engine.Found) string {
 			return err.Error()
 		}
 	}
-	seen := c
-	seen.Labels = r.ownedBy(c)
-	if why := r.mustStay(c, nil); why != "" {
+	run, seen := r.look(c), c
+	seen.Labels = run.ownedBy(c)
+	if why := r.mustStay(c, run, nil); why != "" {
 		return why
 	}
 	remove, reason := collectable(seen, GCOptions{}, time.Now())

@@ -123,14 +123,21 @@ func (j Journal) State(now time.Time) State {
 
 // State returns the state of one record, without reading its result.
 func (s *Store) State(id string) (State, error) {
-	if _, err := os.Stat(filepath.Join(s.RunsDir(), id, ResultFile)); err == nil {
-		return Finished, nil
-	}
+	_, state, err := s.Look(id)
+	return state, err
+}
+
+// Look returns the journal and the state of one record as of one moment: another process may
+// claim the run at any time. The journal of a finished run is empty if it cannot be read.
+func (s *Store) Look(id string) (Journal, State, error) {
 	note, err := s.Journal(id)
-	if err != nil {
-		return "", err
+	if _, noResult := os.Stat(filepath.Join(s.RunsDir(), id, ResultFile)); noResult == nil {
+		return note, Finished, nil
 	}
-	return note.State(time.Now()), nil
+	if err != nil {
+		return Journal{}, "", err
+	}
+	return note, note.State(time.Now()), nil
 }
 
 // Claim makes this process the owner of a run whose owner is dead, until the deadline if other
