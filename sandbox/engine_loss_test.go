@@ -42,9 +42,11 @@ type privateEngine struct {
 	args []string
 	// scores makes the waiter print scores, and exit with 0 on SIGTERM.
 	scores bool
-	cmd    *exec.Cmd
-	log    bytes.Buffer
-	done   chan struct{}
+	// restarting is held while somebody restarts the container of the waiter. The end of the run waits for it.
+	restarting sync.Mutex
+	cmd        *exec.Cmd
+	log        bytes.Buffer
+	done       chan struct{}
 }
 
 func newPrivateEngine(t *testing.T, args ...string) *privateEngine {
@@ -255,6 +257,12 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 		})
 	}()
 	r := e.runner(engine)
+	r.At(func(step string) {
+		if step == "ended" {
+			e.restarting.Lock()
+			defer e.restarting.Unlock()
+		}
+	})
 	res, err := r.Run(e.t.Context(), req, streams)
 	close(over)
 	<-finished
@@ -400,11 +408,12 @@ func TestEndsAcrossOutages(t *testing.T) {
 		}, result.StatusEngineLost, result.FaultEnvironment, -1, nil, "init_killed"},
 		"the container is restarted": {nil, func(t *testing.T, e *privateEngine, _ func()) {
 			t.Helper()
+			e.restarting.Lock()
+			defer e.restarting.Unlock()
 			api, err := e.api()
 			if err == nil {
-				// The run may remove the container before the engine has answered.
-				_ = api.ContainerRestart(t.Context(), "evalbox-waiter", container.StopOptions{})
-				err = api.Close()
+				err = api.ContainerRestart(t.Context(), "evalbox-waiter", container.StopOptions{Timeout: new(1)})
+				err = errors.Join(err, api.Close())
 			}
 			if err != nil {
 				t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
@@ -58,13 +59,15 @@ sys.stdin.read()`)
 	require.NoError(t, err)
 	require.Contains(t, string(described), req.ID)
 	require.NotContains(t, string(described), planted)
-	logs, err := api.ContainerLogs(t.Context(), name, container.LogsOptions{ShowStdout: true, ShowStderr: true})
+	// The line may be in the log a moment after it is here.
+	logs, err := api.ContainerLogs(t.Context(), name, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
 	require.NoError(t, err)
-	copied, err := io.ReadAll(logs)
-	require.NoError(t, err)
+	copied := bufio.NewScanner(logs)
+	for copied.Scan() && !strings.Contains(copied.Text(), lines.Text()) {
+		require.NotContains(t, copied.Text(), planted)
+	}
+	require.Contains(t, copied.Text(), lines.Text(), "%v", copied.Err())
 	require.NoError(t, logs.Close())
-	require.Contains(t, string(copied), lines.Text())
-	require.NotContains(t, string(copied), planted)
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
 	require.NotEmpty(t, commands)

@@ -54,11 +54,12 @@ func TestNeighbourOfAHog(t *testing.T) {
 		})
 	}
 	runs.Wait()
-	for name, says := range map[string]string{"hog": "this run holds 70MiB", "honest": "run hog-1 (hog) holds 70MiB"} {
+	// Its neighbour may look while the hog still writes.
+	for name, says := range map[string]string{"hog": "this run holds 70MiB", "honest": `run hog-1 \(hog\) holds (6[4-9]|70)MiB`} {
 		res := results[name]
 		require.Equal(t, result.StatusDiskLimit, res.Status)
 		require.Equal(t, result.FaultEnvironment, res.Fault)
 		require.False(t, res.Conclusive())
-		require.Contains(t, strings.Join(res.Warnings, "\n"), says)
+		require.Regexp(t, says, strings.Join(res.Warnings, "\n"))
 	}
 }

@@ -350,7 +350,7 @@ func (c *cell) goOn(context.Context) error {
 func (c *cell) await(ctx context.Context) error {
 	s := c.step
 	if s.event != nil && s.mark == "" {
-		return c.watch.first(c.stopAt)
+		return c.stopAt(c.watch)
 	}
 	if s.mark != "" {
 		if err := c.awaitFact(ctx, func() bool { return slices.Contains(c.marks(), s.mark) }); err != nil {
@@ -364,7 +364,7 @@ func (c *cell) await(ctx context.Context) error {
 			return err
 		}
 		c.watch = watch
-		return errors.Join(c.letGo(s.pause), watch.first(c.stopAt))
+		return errors.Join(c.letGo(s.pause), c.stopAt(watch))
 	case s.mark != "" && s.call.method == "":
 		return nil
 	case s.mark != "":
@@ -384,18 +384,13 @@ func (c *cell) await(ctx context.Context) error {
 	})
 }
 
-// stopAt holds the controller at its step, and says whether there is nothing to wait for.
-func (c *cell) stopAt(happened bool) (bool, error) {
-	if happened {
+// stopAt holds the controller at the event of its step.
+func (c *cell) stopAt(w *watch) error {
+	err := w.first(c.over)
+	if err == nil {
 		_ = c.controller.Process.Signal(syscall.SIGSTOP) // it may have ended
-		return true, nil
 	}
-	select {
-	case <-c.over:
-		return true, errUnreached
-	default:
-		return false, nil
-	}
+	return err
 }
 
 // awaitFact waits for what makes the step. A controller that ends before it leaves a moment

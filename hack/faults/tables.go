@@ -121,15 +121,15 @@ var faults = []fault{
 		return ifRunning(c.lab.engine.api.ContainerStop(ctx, c.container(), container.StopOptions{}))
 	}},
 	{name: "container paused", container: true, begin: func(ctx context.Context, c *cell) error {
-		err := ifRunning(c.lab.engine.api.ContainerPause(ctx, c.container()))
-		for try := 1; err != nil && try < 20; try++ { // on a busy machine runc gives up: "unable to freeze"
-			time.Sleep(100 * time.Millisecond)
+		var err error
+		late := until(ctx, stepPatience, "the container to be paused", func() bool { // on a busy machine runc gives up: "unable to freeze"
 			err = ifRunning(c.lab.engine.api.ContainerPause(ctx, c.container()))
+			return err == nil || c.step.name == "result" // it may be about to end
+		})
+		if late != nil {
+			return errors.Join(late, err)
 		}
-		if c.step.name == "result" {
-			return nil // it may be about to end
-		}
-		return err
+		return nil
 	}, finish: func(ctx context.Context, c *cell) error {
 		now, err := c.lab.engine.api.ContainerInspect(ctx, c.container())
 		if err != nil || !now.State.Paused {

@@ -37,17 +37,29 @@ func (w *watch) close() {
 // errNothing means that nothing happened in time.
 var errNothing = errors.New("nothing happened to the file of the step")
 
-// first returns when the first event has come, or when ask wants no more. ask is called at
-// once with an event, and without one from time to time.
-func (w *watch) first(ask func(happened bool) (over bool, err error)) error {
+// first returns when the first event has come. It is errUnreached if none had come when over was
+// closed.
+func (w *watch) first(over <-chan struct{}) error {
 	poll := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
 	for end := time.Now().Add(stepPatience); time.Now().Before(end); {
+		ended := false
+		select {
+		case <-over:
+			ended = true
+		default:
+		}
 		n, err := unix.Poll(poll, 50)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
-		if over, err := ask(n > 0 && w.happened()); over {
-			return err
+		if n > 0 {
+			if w.happened() {
+				return nil
+			}
+			continue // the next one may be queued already
+		}
+		if ended {
+			return errUnreached
 		}
 	}
 	return errNothing

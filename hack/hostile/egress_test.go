@@ -47,7 +47,7 @@ func TestEgress(t *testing.T) {
 	}
 	dir := t.TempDir()
 	verdicts, conf := filepath.Join(dir, "verdicts.json"), filepath.Join(dir, "resolv.conf")
-	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil, "nameserver %v\nsearch example\noptions timeout:1 attempts:1\n", ownAddress(3)), 0o644))
+	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil, "nameserver %v\nsearch example\noptions timeout:5 attempts:1\n", ownAddress(3)), 0o644))
 	target, err := filepath.EvalSymlinks("/etc/resolv.conf")
 	require.NoError(t, err)
 	exe, err := os.Executable()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -200,19 +201,21 @@ func TestBatchEndsEarly(t *testing.T) {
 	require.NoError(t, err, "we failed to check the submission: the scripts did not fail")
 	require.False(t, report.Results[1].Conclusive())
 
-	var cause error
-	waits := &fakeRunner{program: func(run fakeRun) fakeEnd {
-		<-run.ctx.Done()
-		return fakeEnd{status: result.StatusCanceled, code: 143}
-	}}
-	report, err = newEvaluator(t, waits, Options{}).Batch(t.Context(), entriesOf(t, "a", "b"), opts(BatchOptions{
-		Task: task, MaxFailures: 1, Budget: 10 * time.Millisecond, Ending: func(err error) { cause = err },
-	}))
-	require.ErrorIs(t, err, ErrBudget)
-	require.NotErrorAs(t, err, new(*FailuresError), "the caller ended it")
-	require.Equal(t, ErrBudget, cause)
-	require.False(t, report.Results[0].Conclusive())
-	require.Nil(t, report.Results[1])
+	synctest.Test(t, func(t *testing.T) { // the budget is over when the first script runs, not before
+		var cause error
+		waits := &fakeRunner{program: func(run fakeRun) fakeEnd {
+			<-run.ctx.Done()
+			return fakeEnd{status: result.StatusCanceled, code: 143}
+		}}
+		report, err := newEvaluator(t, waits, Options{}).Batch(t.Context(), entriesOf(t, "a", "b"), opts(BatchOptions{
+			Task: task, MaxFailures: 1, Budget: 10 * time.Millisecond, Ending: func(err error) { cause = err },
+		}))
+		require.ErrorIs(t, err, ErrBudget)
+		require.NotErrorAs(t, err, new(*FailuresError), "the caller ended it")
+		require.Equal(t, ErrBudget, cause)
+		require.False(t, report.Results[0].Conclusive())
+		require.Nil(t, report.Results[1])
+	})
 }
 
 // TestBatchKeepsWhatItCannotWrite: also what ends after a line could not be written.

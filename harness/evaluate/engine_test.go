@@ -176,13 +176,13 @@ func TestEngineExecuteScript(t *testing.T) {
 		"import subprocess, sys, time\nsubprocess.Popen(['sleep', '600'])\nprint('begun')\nprint('to stderr', file=sys.stderr)\ntime.sleep(600)\n",
 		mlestar.PhaseInit), base, "main.py")
 	require.NoError(t, err)
-	raw, err := e.ExecuteScript(t.Context(), script, base, 2*time.Second, nil)
+	raw, err := e.ExecuteScript(t.Context(), script, base, 4*time.Second, nil)
 	require.NoError(t, err)
 	require.True(t, raw.TimedOut)
 	require.Equal(t, -1, raw.ExitCode)
 	require.Equal(t, "begun\n", raw.Stdout)
 	require.Equal(t, "to stderr\n", raw.Stderr)
-	require.GreaterOrEqual(t, raw.DurationSeconds, 2.0, "it had its time")
+	require.GreaterOrEqual(t, raw.DurationSeconds, 4.0, "it had its time")
 	// With the container all of its processes are gone, the one in the background too.
 	containers, err := runner.Containers(t.Context())
 	require.NoError(t, err)

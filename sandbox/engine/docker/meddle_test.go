@@ -311,7 +311,6 @@ func TestRestartedContainer(t *testing.T) {
 				require.Contains(t, end.Foreign, "SIGTERM")
 			} else { // the engine kills it right behind its SIGTERM
 				require.Zero(t, seconds)
-				require.True(t, end.Restarted)
 				require.Contains(t, end.Foreign, "SIGKILL")
 			}
 			require.Equal(t, "on\n", out.String(), "it ran once")
@@ -359,6 +358,7 @@ func TestKilledBeforeItsJob(t *testing.T) {
 	e := testEngine(t)
 	c := prepare(t, e, engineClass(t, e))
 	require.NoError(t, e.api.ContainerKill(t.Context(), c.Ref().ID, "KILL"))
+	<-c.(*instance).line.over // else the job may meet a connection that the engine is closing
 	err := c.Start(t.Context(), shell("echo on"), engine.Streams{Stdout: io.Discard, Stderr: io.Discard})
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	end, err := c.Wait(t.Context())

@@ -157,14 +157,13 @@ func TestDeadline(t *testing.T) {
 
 // TestSoftSignal checks that the soft signal comes before the deadline, once, and stops nothing.
 func TestSoftSignal(t *testing.T) {
-	const timeout, lead, grace = 1500 * time.Millisecond, time.Second, 300 * time.Millisecond
+	const timeout, lead, grace = 2500 * time.Millisecond, time.Second, 300 * time.Millisecond
 	soft := func(job Job, signal syscall.Signal) Job {
 		job.Timeout, job.Grace, job.SoftLead, job.SoftSignal = timeout, grace, lead, signal
 		return job
 	}
-	const handles = "import os, signal, time\nsignal.signal(signal.SIG%s, lambda *_: %s)\nwhile True: time.sleep(0.01)"
-	finishes := func(name string) Job {
-		return python(fmt.Sprintf(handles, name, "(os.write(1, b'saved'), os._exit(0))"))
+	handles := func(name, command string) Job { // a shell has its handler long before the signal
+		return sh(fmt.Sprintf("trap '%s' %s; while :; do sleep 0.01; done", command, name))
 	}
 	tests := map[string]struct {
 		job       Job
@@ -175,12 +174,12 @@ func TestSoftSignal(t *testing.T) {
 		out       string
 		least     time.Duration
 	}{
-		"TERM finishes":  {soft(finishes("TERM"), syscall.SIGTERM), Exited, 0, StopNone, false, "saved", timeout - lead},
-		"USR1 finishes":  {soft(finishes("USR1"), syscall.SIGUSR1), Exited, 0, StopNone, false, "saved", timeout - lead},
+		"TERM finishes":  {soft(handles("TERM", "printf saved; exit 0"), syscall.SIGTERM), Exited, 0, StopNone, false, "saved", timeout - lead},
+		"USR1 finishes":  {soft(handles("USR1", "printf saved; exit 0"), syscall.SIGUSR1), Exited, 0, StopNone, false, "saved", timeout - lead},
 		"no handler":     {soft(sh("exec sleep 100"), syscall.SIGINT), Signaled, 2, StopNone, false, "", timeout - lead},
-		"goes on":        {soft(python(fmt.Sprintf(handles, "USR1", "os.write(1, b'x')")), syscall.SIGUSR1), Signaled, 15, StopDeadline, false, "x", timeout},
+		"goes on":        {soft(handles("USR1", "printf x"), syscall.SIGUSR1), Signaled, 15, StopDeadline, false, "x", timeout},
 		"ignores both":   {soft(sh("trap '' TERM; sleep 100; sleep 100"), syscall.SIGTERM), Signaled, 9, StopDeadline, true, "", timeout + grace},
-		"fails after it": {soft(python(fmt.Sprintf(handles, "TERM", "os._exit(3)")), syscall.SIGTERM), Exited, 3, StopNone, false, "", timeout - lead},
+		"fails after it": {soft(handles("TERM", "exit 3"), syscall.SIGTERM), Exited, 3, StopNone, false, "", timeout - lead},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -203,8 +202,8 @@ func TestSoftSignal(t *testing.T) {
 	t.Run("stopped before", func(t *testing.T) {
 		c := newContainer(t)
 		next := lines(c)
-		job := soft(python("import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: None)\nos.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"), syscall.SIGUSR1)
-		job.Timeout, job.SoftLead = time.Hour, time.Hour-time.Millisecond*500
+		job := soft(sh("trap '' TERM; echo begun; while :; do sleep 0.01; done"), syscall.SIGUSR1)
+		job.Timeout, job.SoftLead, job.Grace = time.Hour, time.Hour-2*time.Second, 3*time.Second
 		c.begin(job)
 		require.Equal(t, "begun", next())
 		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
@@ -217,7 +216,7 @@ func TestSoftSignal(t *testing.T) {
 
 // TestOrphanLimit checks that without a controller at most the orphan limit remains.
 func TestOrphanLimit(t *testing.T) {
-	const waits = "import os, signal, time\nsignal.signal(signal.SIGUSR1, lambda *_: os._exit(0))\nos.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"
+	const waits = "trap 'exit 0' USR1; echo begun; while :; do sleep 0.01; done"
 	const minute = time.Minute
 	for name, test := range map[string]struct {
 		timeout, orphan, lead time.Duration
@@ -226,14 +225,14 @@ func TestOrphanLimit(t *testing.T) {
 	}{
 		"shortens":             {minute, 400 * time.Millisecond, 0, StopOrphan, false},
 		"no time limit":        {0, 400 * time.Millisecond, 0, StopOrphan, false},
-		"longer than the rest": {700 * time.Millisecond, minute, 0, StopDeadline, false},
+		"longer than the rest": {2 * time.Second, minute, 0, StopDeadline, false},
 		"soft signal":          {minute, 800 * time.Millisecond, 600 * time.Millisecond, StopNone, true},
 		"soft signal at once":  {minute, 10 * time.Second, 20 * time.Second, StopNone, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newContainer(t)
 			next := lines(c)
-			job := python(waits)
+			job := sh(waits)
 			job.Timeout, job.OrphanLimit, job.SoftLead, job.SoftSignal = test.timeout, test.orphan, test.lead, syscall.SIGUSR1
 			c.begin(job)
 			require.Equal(t, "begun", next())
