@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -102,6 +103,7 @@ func TestChangesDuringARunAreNotCached(t *testing.T) {
 			runner.program = func(run fakeRun) fakeEnd {
 				if run.request.Name != "grader" {
 					run.leave("submission.csv", "id,y\n1,0\n")
+					treetest.Tick(t)
 					writeFile(t, file, "id,y\n2,0\n")
 					if what == "data and back" {
 						writeFile(t, file, "id,y\n1,0\n")

@@ -190,7 +190,7 @@ func TestEngineBaseline(t *testing.T) {
 func TestEngineRepeat(t *testing.T) {
 	t.Parallel()
 	e := engine(t)
-	dir := folder(t, map[string]string{"test_a.py": "import random\n\ndef test_one():\n    print('lucky', random.choice('abcdefghijklmnopqrstuvwxyz'), random.choice('abcdefghijklmnopqrstuvwxyz'), random.choice('abcdefghijklmnopqrstuvwxyz'))\n"})
+	dir := folder(t, map[string]string{"test_a.py": "import random\n\ndef test_one():\n    print('lucky', *random.choices('abcdefghijklmnopqrstuvwxyz', k=12))\n"})
 	o := real(t, e, dir, limits+"gate_commands: [pytest -q -s]\n")
 	o.Mode.Repeats = 2
 	report, err := o.run(t.Context())

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 // build creates a tree with a file, a program, a link and directories.
@@ -101,6 +103,7 @@ func TestState(t *testing.T) {
 	before, err := Of(t.Context(), dir, Options{})
 	require.NoError(t, err)
 	file := filepath.Join(dir, "VERSION")
+	treetest.Tick(t)
 	require.NoError(t, cmpErr(os.Rename(file, file+".new"), os.Rename(file+".new", file)))
 	after, err := Of(t.Context(), dir, Options{})
 	require.NoError(t, err)
@@ -129,6 +132,7 @@ func TestMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, first.Sum, second.Sum, "the file was not read")
 
+	treetest.Tick(t)
 	require.NoError(t, os.WriteFile(file, []byte("1"), 0o600))
 	require.NoError(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
 	third, err := Of(t.Context(), dir, Options{Memory: LoadMemory(path)})

@@ -318,9 +318,10 @@ func TestNotStarted(t *testing.T) {
 		"not a directory":      {Job{Args: []string{command}, Dir: "/etc/passwd"}, "chdir", syscall.ENOTDIR, 127},
 		"limit above the hard": {Job{Args: []string{command}, Rlimits: []Rlimit{{Resource: syscall.RLIMIT_NOFILE, Soft: 1 << 40, Hard: 1 << 40}}}, "rlimit", syscall.EPERM, 126},
 		"lower OOM score":      {Job{Args: []string{command}, OOMScoreAdj: -1000}, "oom score", syscall.EACCES, 126},
-		"no socket":            {Job{Args: []string{command}, Relay: &Relay{Port: 40404, Connections: 1, Socket: "/missing.sock"}}, "relay", syscall.ENOENT, 127},
-		"not a socket":         {Job{Args: []string{command}, Relay: &Relay{Port: 40405, Connections: 1, Socket: plain}}, "relay", syscall.ECONNREFUSED, 126},
-		"port of root":         {Job{Args: []string{command}, Relay: &Relay{Port: 7, Connections: 1, Socket: plain}}, "relay", syscall.EACCES, 126},
+		// The kernel gives ports above 32767 to connections of other tests.
+		"no socket":    {Job{Args: []string{command}, Relay: &Relay{Port: 10404, Connections: 1, Socket: "/missing.sock"}}, "relay", syscall.ENOENT, 127},
+		"not a socket": {Job{Args: []string{command}, Relay: &Relay{Port: 10405, Connections: 1, Socket: plain}}, "relay", syscall.ECONNREFUSED, 126},
+		"port of root": {Job{Args: []string{command}, Relay: &Relay{Port: 7, Connections: 1, Socket: plain}}, "relay", syscall.EACCES, 126},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,8 @@ func TestNonceIsNotInTheStream(t *testing.T) {
 	before, after, found := bytes.Cut(raw.Bytes(), []byte("of the program\n"))
 	require.True(t, found)
 	require.Contains(t, string(before), string(c.nonce[:shownNonce]))
-	require.NotContains(t, string(before), string(c.nonce[:shownNonce+1]))
+	// The byte behind the shown ones may be that of the frame by chance.
+	require.NotContains(t, string(before), string(c.nonce[:shownNonce+4]))
 	require.True(t, bytes.HasPrefix(after, c.nonce[:]))
 	require.NotContains(t, string(after[nonceSize:]), string(c.nonce[shownNonce:]))
 }
