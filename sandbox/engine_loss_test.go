@@ -42,6 +42,8 @@ type privateEngine struct {
 	args []string
 	// scores makes the waiter print scores, and exit with 0 on SIGTERM.
 	scores bool
+	// keep keeps the container of the waiter.
+	keep bool
 	// restarting is held while somebody restarts the container of the waiter. The end of the run waits for it.
 	restarting sync.Mutex
 	cmd        *exec.Cmd
@@ -232,6 +234,7 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 	req := sandbox.Request{
 		ID: "waiter", Image: "waiter", Command: []string{"/waiter"}, Final: final,
 		Transfer: spec.TransferBind, // also of an engine at the end of a connection
+		Keep:     e.keep,
 		Limits:   policy.Limits{Timeout: 2 * time.Minute, Memory: 64 * policy.MiB, CPUs: 1},
 	}
 	streams := sandbox.IO{Stdout: afterLine("ready", func() { close(ready) })}
@@ -267,6 +270,28 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 	close(over)
 	<-finished
 	return res, err
+}
+
+// TestKeptContainersAreCollected needs an engine of its own: containers of other tests would be
+// removed as well.
+func TestKeptContainersAreCollected(t *testing.T) {
+	t.Parallel()
+	e := newPrivateEngine(t)
+	e.keep = true
+	res, err := e.runWaiter(func(goOn func()) { goOn() })
+	require.NoError(t, err)
+	require.Equal(t, 7, res.ExitCode)
+	r := e.runner(nil)
+	report, err := r.GC(t.Context(), sandbox.GCOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Left, 1)
+	require.Equal(t, "was told to stay (--keep)", report.Left[0].Reason)
+	report, err = r.GC(t.Context(), sandbox.GCOptions{Kept: true})
+	require.NoError(t, err)
+	require.Len(t, report.Removed, 1)
+	found, err := r.Containers(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, found)
 }
 
 // TestEngineLossIsNeverTheProgramsFault stops, kills and freezes a daemon under a

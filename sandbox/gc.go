@@ -123,8 +123,8 @@ func (r *Runner) wouldFinish(report *GCReport) map[string]error {
 	return unfinished
 }
 
-// ofContainer is the record of a container's run as of one moment.
-type ofContainer struct {
+// recordedRun is the record of a container's run as of one moment.
+type recordedRun struct {
 	store *record.Store
 	note  record.Journal
 	state record.State
@@ -132,15 +132,15 @@ type ofContainer struct {
 }
 
 // look is one look for all decisions: another process may adopt the run between two of them.
-func (r *Runner) look(c engine.Found) ofContainer {
-	run := ofContainer{store: r.storeOf(c)}
+func (r *Runner) look(c engine.Found) recordedRun {
+	run := recordedRun{store: r.storeOf(c)}
 	run.note, run.state, run.err = run.store.Look(c.Labels[spec.LabelRun])
 	return run
 }
 
 // ownedBy returns the labels of a container with the present owner of its run: another process
 // may have adopted it.
-func (run ofContainer) ownedBy(c engine.Found) map[string]string {
+func (run recordedRun) ownedBy(c engine.Found) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, c.Labels)
 	other := run.note.Ref.ID != "" && c.ID != run.note.Ref.ID && c.Labels[spec.LabelPart] == ""
@@ -154,7 +154,7 @@ func (run ofContainer) ownedBy(c engine.Found) map[string]string {
 // does not say that: a controller needs a container for a while after its end, and a
 // helper container, which never runs, until the result. It is all that is known of a run
 // whose record was removed.
-func (run ofContainer) hasEnded(c engine.Found) bool {
+func (run recordedRun) hasEnded(c engine.Found) bool {
 	if errors.Is(run.err, record.ErrNoRecord) {
 		return c.Labels[spec.LabelPart] == "" && c.Ended
 	}
@@ -162,7 +162,7 @@ func (run ofContainer) hasEnded(c engine.Found) bool {
 }
 
 // mustStay says why a container of a dead owner must not be removed: its run can be finished.
-func (r *Runner) mustStay(c engine.Found, run ofContainer, unfinished map[string]error) string {
+func (r *Runner) mustStay(c engine.Found, run recordedRun, unfinished map[string]error) string {
 	id, store := c.Labels[spec.LabelRun], run.store
 	if run.err != nil || run.state != record.Lost || run.note.Engine == "" || time.Now().After(run.note.Deadline) {
 		return ""

@@ -124,12 +124,12 @@ var faults = []fault{
 		var err error
 		late := until(ctx, stepPatience, "the container to be paused", func() bool { // on a busy machine runc gives up: "unable to freeze"
 			err = ifRunning(c.lab.engine.api.ContainerPause(ctx, c.container()))
-			return err == nil || c.step.name == "result" // it may be about to end
+			return err == nil
 		})
-		if late != nil {
-			return errors.Join(late, err)
+		if late == nil || c.step.name == "result" { // it may be about to end
+			return nil
 		}
-		return nil
+		return errors.Join(late, err)
 	}, finish: func(ctx context.Context, c *cell) error {
 		now, err := c.lab.engine.api.ContainerInspect(ctx, c.container())
 		if err != nil || !now.State.Paused {

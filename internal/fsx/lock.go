@@ -49,13 +49,13 @@ func (l *ByteLocks) Unlock(at int64) error { return l.set(at, unix.F_UNLCK) }
 // Close frees all locks, also while this process is starting another one, which shares its open
 // files until it executes its program.
 func (l *ByteLocks) Close() error {
-	return errors.Join(l.setAll(0, 0, unix.F_UNLCK), l.file.Close())
+	return errors.Join(l.setRange(0, 0, unix.F_UNLCK), l.file.Close())
 }
 
-func (l *ByteLocks) set(at int64, kind int16) error { return l.setAll(at, 1, kind) }
+func (l *ByteLocks) set(at int64, kind int16) error { return l.setRange(at, 1, kind) }
 
-// setAll changes count locks; 0 means all from the first one on.
-func (l *ByteLocks) setAll(first, count int64, kind int16) error {
+// setRange changes count locks; 0 means all from the first one on.
+func (l *ByteLocks) setRange(first, count int64, kind int16) error {
 	raw, err := l.file.SyscallConn()
 	if err != nil {
 		return err

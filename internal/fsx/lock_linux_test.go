@@ -20,7 +20,7 @@ import (
 // free when it is closed, and not a moment later.
 func TestLocksAreFreeOnceClosed(t *testing.T) {
 	dir := t.TempDir()
-	folder := func() (io.Closer, error) { return fsx.LockPath(dir) }
+	directory := func() (io.Closer, error) { return fsx.LockPath(dir) }
 	bytes := func() (io.Closer, error) {
 		locks, err := fsx.OpenByteLocks(filepath.Join(dir, "locks"))
 		if err == nil {
@@ -29,8 +29,8 @@ func TestLocksAreFreeOnceClosed(t *testing.T) {
 		return locks, err
 	}
 	for name, test := range map[string]struct{ lock, again func() (io.Closer, error) }{
-		"of a directory":          {folder, folder},
-		"of a directory, awaited": {func() (io.Closer, error) { return fsx.LockWait(dir) }, folder},
+		"of a directory":          {directory, directory},
+		"of a directory, awaited": {func() (io.Closer, error) { return fsx.LockWait(dir) }, directory},
 		"of bytes":                {bytes, bytes},
 	} {
 		t.Run(name, func(t *testing.T) {

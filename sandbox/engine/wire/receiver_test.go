@@ -62,9 +62,9 @@ func feedAll(w io.Writer, all [][]byte) {
 	}
 }
 
-// endlessNonce is a nonce whose first 31 bytes can stand in the output, in any number, without one of
-// 32 among them: a nonce begins with 0, and this one does not end with it.
-func endlessNonce() Nonce {
+// nonceNotEndingIn0 is a nonce whose first 31 bytes may stand in the output again and again: the
+// 0 that each of them begins with does not complete the one before.
+func nonceNotEndingIn0() Nonce {
 	nonce := NewNonce()
 	nonce[nonceSize-1] |= 1
 	return nonce
@@ -76,7 +76,7 @@ func bytewise(p []byte) []byte { return make([]byte, len(p)) }
 func TestReceiver(t *testing.T) {
 	for name, cuts := range map[string]func([]byte) []byte{"at once": func([]byte) []byte { return nil }, "bytewise": bytewise} {
 		t.Run(name, func(t *testing.T) {
-			nonce := endlessNonce()
+			nonce := nonceNotEndingIn0()
 			r := NewReceiver()
 			feedAll(r.Stderr(), pieces([]byte("a complaint"), cuts(make([]byte, 11))))
 			feedAll(r.Stdout(), pieces(readyFrame(), cuts(readyFrame())))
@@ -345,7 +345,7 @@ func TestReceiverWithoutSink(t *testing.T) {
 
 // TestReceiverConcurrently writes each stream from a goroutine of its own while End waits.
 func TestReceiverConcurrently(t *testing.T) {
-	nonce := endlessNonce()
+	nonce := nonceNotEndingIn0()
 	var out, errs bytes.Buffer
 	r := NewReceiver()
 	r.writeOut(readyFrame())
@@ -421,7 +421,7 @@ func BenchmarkReceiver(b *testing.B) {
 	random := make([]byte, 1<<20)
 	_, err := rand.Read(random)
 	require.NoError(b, err)
-	nonce := endlessNonce()
+	nonce := nonceNotEndingIn0()
 	for name, block := range map[string][]byte{"random": random, "zeros": make([]byte, 1<<20), "text": bytes.Repeat([]byte("a line of text\n"), 1<<16),
 		"beginnings": bytes.Repeat(nonce[:31], 1<<15)} {
 		b.Run(name, func(b *testing.B) {
