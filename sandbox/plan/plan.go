@@ -52,6 +52,8 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, err)
 	diskBound, err := planDisk(req, transfer, pol, host)
 	errs = append(errs, err)
+	preload, err := planPreload(req, command)
+	errs = append(errs, err)
 	egress, err := planEgress(req, pol)
 	errs = append(errs, err)
 	observed, err := planObserve(req, layout, host, mounts.masks)
@@ -96,6 +98,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			GPUs:  gpus,
 
 			Transfer: transfer,
+			Preload:  preload,
 		},
 		Job: spec.Job{
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),

@@ -23,14 +23,15 @@ type Receiver struct {
 	complaint []byte
 	out, err  scanner
 	ready     Ready
+	before    Usage // of the waiting process
 	report    Report
 	failure   error
 	// cutFrame says that the connection ended in the middle of a frame.
 	cutFrame bool
-	// Closed when the ready frame, the answer to the job and the end of both streams have
-	// been read, and when the connection has ended.
-	isReady, isAccepted, isOver, closed chan struct{}
-	nonce                               Nonce
+	// Closed when the ready frame, the answers to WAIT and to the job, and the end of both
+	// streams have been read, and when the connection has ended.
+	isReady, isWaiting, isAccepted, isOver, closed chan struct{}
+	nonce                                          Nonce
 }
 
 // expectation is the next part of stdout.
@@ -46,7 +47,7 @@ const (
 
 // NewReceiver returns a receiver that expects a ready frame.
 func NewReceiver() *Receiver {
-	return &Receiver{isReady: make(chan struct{}), isAccepted: make(chan struct{}), isOver: make(chan struct{}), closed: make(chan struct{})}
+	return &Receiver{isReady: make(chan struct{}), isWaiting: make(chan struct{}), isAccepted: make(chan struct{}), isOver: make(chan struct{}), closed: make(chan struct{})}
 }
 
 // Resume returns a receiver for a job that was started before, perhaps by another process. The
@@ -176,6 +177,13 @@ func (r *Receiver) take(t frameType, payload []byte) (err error) {
 	case t == typeReady && r.expect == expectAnswer && r.out.resumed:
 		// Somebody restarted the container before it had a job: its log has another beginning.
 		_, err = parseReady(payload)
+	case t == typeWaiting && r.expect == expectAnswer:
+		r.before, err = parseWaiting(payload)
+		select {
+		case <-r.isWaiting:
+		default:
+			close(r.isWaiting)
+		}
 	case t == typeAccepted && r.expect == expectAnswer:
 		err = r.checkAnswer(payload)
 		if err == nil {
@@ -306,6 +314,15 @@ func (r *Receiver) Ready(ctx context.Context) (Ready, error) {
 	return r.ready, err
 }
 
+// Waiting waits for the answer to [Wait]: the process is ready, or has failed. It returns what the
+// container has used until then.
+func (r *Receiver) Waiting(ctx context.Context) (Usage, error) {
+	err := r.wait(ctx, r.isWaiting)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.before, err
+}
+
 // Accepted waits until init has accepted the job. The error is errRefused if init refused it,
 // and errFormat if something other than init has answered.
 func (r *Receiver) Accepted(ctx context.Context) error { return r.wait(ctx, r.isAccepted) }
@@ -318,7 +335,7 @@ func (r *Receiver) End(ctx context.Context) (Report, error) {
 	return r.report, err
 }
 
-// Unanswered reports whether the streams ended right behind the ready frame: init never had a
+// Unanswered reports whether the streams ended before the answer to the job: init never had a
 // job, and no program has run. It must be called after [Receiver.Close].
 func (r *Receiver) Unanswered() bool {
 	r.mu.Lock()
@@ -326,7 +343,7 @@ func (r *Receiver) Unanswered() bool {
 	return r.expect == expectAnswer && !r.cutFrame
 }
 
-// Began reports whether anything but ready frames has arrived on stdout. A container that was
+// Began reports whether anything but frames of a container without a job has arrived on stdout. A container that was
 // restarted before it had a job has two, and the last one can still be incomplete.
 func (r *Receiver) Began() bool {
 	r.mu.Lock()
@@ -338,7 +355,7 @@ func (r *Receiver) Began() bool {
 		return true
 	}
 	t, _, err := parseHeader(r.frames)
-	return err != nil || t != typeReady
+	return err != nil || t != typeReady && t != typeWaiting
 }
 
 // Over returns a channel that is closed once both end marks and the report were read.
