@@ -79,7 +79,7 @@ class Memory:
 
 
 class Config:
-    """The places of the interpreter's PyConfig that say what it runs. The positions differ
+    """The places of the interpreter's PyConfig that say what it runs. Their positions differ
     between versions, so they are found by their contents. run_module and run_filename come
     behind run_command in every version."""
 
@@ -88,51 +88,77 @@ class Config:
     def __init__(self, path):
         import ctypes
 
+        def function(name, result, *arguments):
+            f = getattr(ctypes.pythonapi, name)
+            f.restype, f.argtypes = result, arguments
+            return f
+
+        pointer, number = ctypes.c_void_p, ctypes.c_size_t
         self.ctypes = ctypes
-        api = ctypes.pythonapi
-        get = api._Py_GetConfig
-        get.restype = ctypes.c_void_p
-        self.decode = api.Py_DecodeLocale
-        self.decode.argtypes, self.decode.restype = [ctypes.c_char_p, ctypes.c_void_p], ctypes.c_void_p
-        self.free = api.PyMem_RawFree
-        self.free.argtypes, self.free.restype = [ctypes.c_void_p], None
-        self.flush = ctypes.CDLL(None).fflush
-        self.flush.argtypes = [ctypes.c_void_p]
-        base, memory = get(), Memory()
+        self.decode = function("Py_DecodeLocale", pointer, ctypes.c_char_p, pointer)
+        self.allocate = function("PyMem_RawMalloc", pointer, number)
+        self.free = function("PyMem_RawFree", None, pointer)
+        self.flush = function("fflush", ctypes.c_int, pointer)
+        self.break_at = function("sbrk", pointer, ctypes.c_ssize_t)
+        self.prctl = function("prctl", ctypes.c_int, ctypes.c_int, number, pointer, number, number)
+        base, memory = function("_Py_GetConfig", pointer)(), Memory()
         words = memory.words(base, self.WORDS)
 
-        def lists(length, at, text):
-            for i in range(len(words) - 1):
-                if length(words[i]) and memory.holds((memory.words(words[i + 1] + at * WORD, 1) or [0])[0], text):
-                    yield base + i * WORD, words[i + 1]
+        def lists(is_length, at, text):
+            """Finds the lists with a text at a position, from the end if that is negative."""
+            for i, (n, items) in enumerate(zip(words, words[1:])):
+                if is_length(n) and memory.holds((memory.words(items + at % n * WORD, 1) or [0])[0], text):
+                    yield base + i * WORD
 
         commands = [i for i, word in enumerate(words) if memory.holds(word, WAITS + "\n")]
-        argv = list(lists(lambda n: n == 2, 1, sys.argv[1]))
+        argv = list(lists(len(sys.argv).__eq__, -1, sys.argv[-1]))
+        orig_argv = list(lists(len(sys.orig_argv).__eq__, -1, sys.argv[-1]))
         paths = list(lists(lambda n: 0 < n < 1000, 0, path))
         memory.close()
-        if len(commands) != 1 or words[commands[0] + 1:commands[0] + 3] != [0, 0] or len(argv) != 1 or len(paths) > 1:
+        if [len(commands), len(argv), len(orig_argv), len(paths)] != [1] * 4 or words[commands[0] + 1:commands[0] + 3] != [0, 0]:
             raise Refusal("the configuration of this Python is not known")
-        self.run = base + commands[0] * WORD
-        self.argv0 = argv[0][1]
-        for at, items in paths:  # those of later interpreters
-            count = self.word(at)
-            ctypes.memmove(items, items + WORD, (count.value - 1) * WORD)
-            count.value -= 1
+        self.run, self.argv, self.orig_argv = base + commands[0] * WORD, argv[0], orig_argv[0]
+        self.set_list(paths[0], [os.fsencode(p) for p in self.list(paths[0])[1:]])
 
     def word(self, address):
         return self.ctypes.c_uint64.from_address(address)
 
-    def replace(self, address, text):
-        """Replaces a string of the configuration, which the interpreter frees at its end."""
+    def set_text(self, address, text):
+        """Replaces a string, which the interpreter frees at its end."""
         word = self.word(address)
         self.free(word.value)
         word.value = self.decode(text, None) if text is not None else 0
 
-    def set(self, kind, text, argv0):
+    def list(self, address):
+        length, items = self.word(address).value, self.word(address + WORD).value
+        return [self.ctypes.wstring_at(self.word(items + i * WORD).value) for i in range(length)]
+
+    def set_list(self, address, texts):
+        """Replaces a list of strings. The former one is not freed: that is not worth its code."""
+        items = self.allocate(max(len(texts), 1) * WORD)
+        for i, text in enumerate(texts):
+            self.word(items + i * WORD).value = self.decode(text, None)
+        self.word(address).value, self.word(address + WORD).value = len(texts), items
+
+    def set(self, kind, text, argv, orig_argv):
         """Sets what runs: a command (0), a module (1) or a file (2)."""
-        self.replace(self.run, None)
-        self.replace(self.run + kind * WORD, text)
-        self.replace(self.argv0, argv0)
+        self.set_text(self.run, None)
+        self.set_text(self.run + kind * WORD, text)
+        self.set_list(self.argv, argv)
+        self.set_list(self.orig_argv, orig_argv)
+
+    def set_title(self, args, env):
+        """Sets /proc/self/cmdline and environ, as far as the kernel permits it."""
+        PR_SET_MM, PR_SET_MM_MAP, NO_FILE = 35, 14, 0xFFFFFFFF
+        block = b"".join(word + b"\0" for word in args + env)
+        start = self.allocate(len(block))
+        self.ctypes.memmove(start, block, len(block))
+        middle, end = start + sum(len(word) + 1 for word in args), start + len(block)
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        code, end_code, stack, data, end_data, heap = (int(fields[n - 3]) for n in (26, 27, 28, 45, 46, 47))  # of proc(5)
+        map_ = (self.ctypes.c_uint64 * 13)(code, end_code, data, end_data, heap, self.break_at(0), stack, start, middle, middle, end, 0, NO_FILE << 32)
+        self.prctl(PR_SET_MM, PR_SET_MM_MAP, self.ctypes.addressof(map_), self.ctypes.sizeof(map_), 0)
 
 
 def say(what, reason=""):
@@ -151,12 +177,13 @@ def receive(api, socket):
     os.close(text)
     count = int.from_bytes(data[:4], sys.byteorder)
     words = data[4:].split(b"\0")[:-1]
-    return words[:count], dict(word.split(b"=", 1) for word in words[count:]), (out, err)
+    return words[:count], words[count:], (out, err)
 
 
-def environment(before, now):
+def environment(before, env):
     """Returns the variables that the job adds. Those that Python or the loader read at the start
     cannot change any more."""
+    now = dict(word.split(b"=", 1) for word in env)
     added = {name: value for name, value in now.items() if before.get(name) != value}
     for name in added:
         if name.startswith((b"PYTHON", b"LD_")):
@@ -209,11 +236,11 @@ def prepare(path, loaded):
     and turns this process into it."""
     if sys.implementation.name != "cpython" or not (3, 10) <= sys.version_info[:2] <= (3, 13):
         raise Refusal("only CPython 3.10 to 3.13 can wait")
-    prefix, names = len(sys.orig_argv) - 3, sys.argv[1].split(",")
+    prefix, names = [os.fsencode(word) for word in sys.orig_argv[:-3]], sys.argv[1].split(",")
     before = dict(os.environb)
     for name in names:
         __import__(name)
-    imported = set(sys.modules)
+    imported, found = set(sys.modules), set(sys.path_importer_cache)
     modules = {name.split(".")[0] for name in imported - loaded}
     import _socket
 
@@ -222,9 +249,12 @@ def prepare(path, loaded):
 
     def become():
         args, env, streams = receive(_socket, socket)
+        if args[:len(prefix)] != prefix:
+            raise Refusal("the program needs another interpreter")
         added = environment(before, env)
-        kind, text, argv = command(args[prefix:], modules)
-        config.set(kind, text, argv[0])
+        kind, text, argv = command(args[len(prefix):], modules)
+        config.set(kind, text, argv, args)
+        config.set_title(args, env)
         sys.argv[:] = map(os.fsdecode, argv)
         sys.orig_argv[:] = map(os.fsdecode, args)
         os.environb.update(added)
@@ -234,8 +264,9 @@ def prepare(path, loaded):
         for fd, stream in enumerate(streams, 1):
             os.dup2(stream, fd)
             os.close(stream)
-        for name in set(sys.modules) - imported:
-            del sys.modules[name]
+        for known, old in ((sys.modules, imported), (sys.path_importer_cache, found)):
+            for name in set(known) - old:
+                del known[name]
         say(TAKES)
         socket.close()
 

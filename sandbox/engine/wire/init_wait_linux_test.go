@@ -18,7 +18,7 @@ import os, signal, socket, struct, sys, time
 line = socket.socket(fileno=62)
 assert os.pread(63, 100, 0) == b"the file"
 while time.process_time() < 0.5: pass
-print("discarded"); os.write(2, b"x" * 100000)
+print("discarded", flush=True); os.write(2, b"x" * 100000)
 def take():
     line.send(b"R")
     data, control, _, _ = line.recvmsg(1, socket.CMSG_LEN(12))
