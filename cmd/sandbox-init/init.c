@@ -51,7 +51,7 @@ static struct {
 } input = {.open = 1};
 
 static enum { BEFORE, RUNNING, OVER } phase;
-static bool_t have_job, bye;
+static bool_t have_job, look, bye;
 static u64 released_at; /* when the controller disconnected, or a signal released init */
 static int signals = -1;
 static struct pollfd first_polls[5], *polls = first_polls;
@@ -200,6 +200,8 @@ static void open_frame(void)
 			abandon();
 		return;
 	}
+	if (known && type == LOOK && !input.length)
+		return;
 	if (!known || type != JOB)
 		refuse(NOT_A_JOB, "not a job of version 1");
 	if (input.length > MOST_JOB)
@@ -213,6 +215,11 @@ static void close_frame(void)
 	enum refusal why;
 	const char *problem;
 
+	if (phase == BEFORE && input.head[5] == LOOK) {
+		look = 1;
+		input.have = 0;
+		return;
+	}
 	if (phase == BEFORE) {
 		problem = parse_job(&job, input.payload, input.length, environment, &why);
 		if (problem)
@@ -402,7 +409,7 @@ static void step(u64 until)
 	 * wait for are left out. */
 	/* Before the program runs, init finishes its own frame before it reads another one,
 	 * and leaves the frames behind the job for the program. */
-	bool_t reads = input.open && !input.complete && !(phase == BEFORE && (outputs[0].n || have_job));
+	bool_t reads = input.open && !input.complete && !(phase == BEFORE && (outputs[0].n || look || have_job));
 	polls[0] = (struct pollfd){reads ? 0 : -1, POLLIN, 0};
 	polls[1] = (struct pollfd){signals, POLLIN, 0};
 	polls[2] = (struct pollfd){input.complete ? program.input : -1, POLLOUT, 0};
@@ -682,8 +689,12 @@ void __attribute__((noreturn, used)) start(long *stack)
 	prepare(arguments);
 	greet(arguments);
 	open_counters();
-	while (!have_job)
+	while (!have_job) {
 		step(FOREVER);
+		if (look)
+			greet(arguments);
+		look = 0;
+	}
 	accept_job();
 	launch();
 	while (phase == RUNNING)

@@ -24,7 +24,7 @@ enum {
 	MOST_TIME = 32,
 };
 
-enum frame_type { READY = 1, ACCEPTED, REPORT, REFUSED, JOB = 16, INPUT, BYE };
+enum frame_type { READY = 1, ACCEPTED, REPORT, REFUSED, JOB = 16, INPUT, BYE, LOOK = 20 };
 
 enum refusal { NOT_A_JOB = 1, TOO_LONG, MALFORMED, UNKNOWN_FIELD, DOUBLED, MISSING, BAD_VALUE };
 

@@ -82,6 +82,9 @@ type Container interface {
 	// Ready is what init saw before any program existed: the actual state of the
 	// container.
 	Ready() wire.Ready
+	// Look asks init once more for what it sees, before the job: a container that has waited
+	// for a while may have been stopped, paused or changed by somebody else.
+	Look(ctx context.Context) (wire.Ready, error)
 	// Warnings returns the engine's own warnings.
 	Warnings() []string
 	// Start hands the job over. Nil means that init accepted it: from then on [Container]

@@ -92,6 +92,21 @@ func (c *instance) Ready() wire.Ready {
 	return c.ready
 }
 
+// Look implements [engine.Container].
+func (c *instance) Look(ctx context.Context) (wire.Ready, error) {
+	c.mu.Lock()
+	line, begun := c.line, c.begun
+	c.mu.Unlock()
+	if begun {
+		return wire.Ready{}, fmt.Errorf("container %.12s has had its job", c.id)
+	}
+	ready, err := line.receiver.Look(ctx, line.stdin)
+	if err != nil {
+		return ready, fmt.Errorf("looking at container %.12s: %w", c.id, err)
+	}
+	return ready, nil
+}
+
 // Warnings implements [engine.Container].
 func (c *instance) Warnings() []string { return c.warnings }
 

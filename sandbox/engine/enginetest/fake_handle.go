@@ -41,6 +41,21 @@ func (h *handle) Ref() engine.Ref {
 
 func (h *handle) Ready() wire.Ready { return h.c.ready }
 
+func (h *handle) Look(ctx context.Context) (wire.Ready, error) {
+	c, f := h.c, h.c.fake
+	if err := f.enter(ctx, "Look", c.meta.Name); err != nil {
+		return wire.Ready{}, err
+	}
+	defer f.mu.Unlock()
+	switch {
+	case h.started || h.opened || c.job != nil:
+		return wire.Ready{}, errors.New("the container has had its job")
+	case c.gone || c.isOver:
+		return wire.Ready{}, fmt.Errorf("%w: %s has ended", engine.ErrNoContainer, c.meta.Name)
+	}
+	return c.ready, nil
+}
+
 func (h *handle) Warnings() []string {
 	h.c.fake.mu.Lock()
 	defer h.c.fake.mu.Unlock()

@@ -7,6 +7,7 @@
 // through every proxy:
 //
 //  1. READY, on stdout, before any program exists: what init sees of its container.
+//     LOOK, on stdin, asks for it once more, as often as the controller likes.
 //  2. JOB, on stdin, after READY was read: the program, its limits, and a nonce. Init answers
 //     with ACCEPTED or REFUSED. The program starts once ACCEPTED has left init's pipe, because
 //     it could read the answer from its own stdout; INPUT frames are its stdin.
@@ -54,6 +55,7 @@
 //	                             orphan limit ms 12 (8 bytes), name of the deadline variable 13
 //	INPUT    17  at most 64 KiB
 //	BYE      18  empty
+//	LOOK     20  empty
 //
 // Init refuses a JOB with a field that is unknown, missing, duplicated or of a wrong length,
 // and any other frame in its place. It then exits with 125, and nothing of the program has run.

@@ -33,6 +33,7 @@ const (
 	typeJob      frameType = 16
 	typeInput    frameType = 17
 	typeBye      frameType = 18
+	typeLook     frameType = 20
 )
 
 var magic = [4]byte{0, 'E', 'B', 'X'}
@@ -47,7 +48,7 @@ func maxPayload(t frameType) int {
 		return maxReady
 	case typeReport, typeRefused, typeAccepted:
 		return maxReport
-	case typeJob, typeInput, typeBye: // sent to init
+	case typeJob, typeInput, typeBye, typeLook: // sent to init
 	}
 	return 0
 }

@@ -31,6 +31,8 @@ type Receiver struct {
 	// been read, and when the connection has ended.
 	isReady, isAccepted, isOver, closed chan struct{}
 	nonce                               Nonce
+	// looked is closed when the next ready frame has been read; nil if none was asked for.
+	looked chan struct{}
 }
 
 // expectation is the next part of stdout.
@@ -173,8 +175,13 @@ func (r *Receiver) take(t frameType, payload []byte) (err error) {
 			close(r.isReady)
 			r.expect = expectAnswer
 		}
+	case t == typeReady && r.expect == expectAnswer && r.looked != nil:
+		if r.ready, err = parseReady(payload); err == nil {
+			close(r.looked)
+			r.looked = nil
+		}
 	case t == typeReady && r.expect == expectAnswer && r.out.resumed:
-		// Somebody restarted the container before it had a job: its log has another beginning.
+		// Init was asked to look again, or somebody restarted the container before it had a job.
 		_, err = parseReady(payload)
 	case t == typeAccepted && r.expect == expectAnswer:
 		err = r.checkAnswer(payload)
@@ -306,6 +313,23 @@ func (r *Receiver) Ready(ctx context.Context) (Ready, error) {
 	return r.ready, err
 }
 
+// Look asks init, which has no job yet, once more what it sees, and waits for the answer. Only one
+// call may be in progress.
+func (r *Receiver) Look(ctx context.Context, stdin io.Writer) (Ready, error) {
+	looked := make(chan struct{})
+	r.mu.Lock()
+	r.looked = looked
+	r.mu.Unlock()
+	go func() {
+		// A failed write shows as the end of the connection.
+		_, _ = stdin.Write(newFrame(typeLook, nil))
+	}()
+	err := r.wait(ctx, looked)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ready, err
+}
+
 // Accepted waits until init has accepted the job. The error is errRefused if init refused it,
 // and errFormat if something other than init has answered.
 func (r *Receiver) Accepted(ctx context.Context) error { return r.wait(ctx, r.isAccepted) }
@@ -326,8 +350,8 @@ func (r *Receiver) Unanswered() bool {
 	return r.expect == expectAnswer && !r.cutFrame
 }
 
-// Began reports whether anything but ready frames has arrived on stdout. A container that was
-// restarted before it had a job has two, and the last one can still be incomplete.
+// Began reports whether anything but ready frames has arrived on stdout. A container that waited for
+// its job, or was restarted before it had one, has several, and the last one can still be incomplete.
 func (r *Receiver) Began() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
