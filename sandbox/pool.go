@@ -174,20 +174,23 @@ func poolKey(p planned) (string, error) {
 // then has the ID of the container. Otherwise its warnings say why not, if the pool is on.
 func (a *run) takeWaiting(ctx context.Context) {
 	p := &a.runner.pool
-	if p.bounds.Size == 0 {
-		return
+	var w *waiting
+	switch {
+	case p.bounds.Size > 0:
+		if a.cold = a.runner.notPooled(a.planned); a.cold != "" {
+			return
+		}
+		key, err := poolKey(a.planned)
+		if err != nil {
+			return // the run will say so
+		}
+		if w = p.take(ctx, key, a.planned, a.limit()+deadlineSlack); w == nil {
+			a.cold = errNoneWaits
+		}
+	case a.runner.keeper:
+		w, a.cold = a.askKeeper(ctx)
 	}
-	if reason := a.runner.notPooled(a.planned); reason != "" {
-		a.cold = reason
-		return
-	}
-	key, err := poolKey(a.planned)
-	if err != nil {
-		return // the run will say so
-	}
-	w := p.take(ctx, key, a.planned, a.limit()+deadlineSlack)
 	if w == nil {
-		a.cold = "no container of its class was waiting"
 		return
 	}
 	a.spec.Job.RunID, a.request.ID = w.id, w.id
@@ -195,6 +198,9 @@ func (a *run) takeWaiting(ctx context.Context) {
 	a.log = a.runner.log.With(logRun, w.id, logContainer, w.container.Ref().ID)
 	a.log.Debug("took a container that was waiting")
 }
+
+// errNoneWaits is why a run has no container that waited, usually.
+const errNoneWaits = "no container of its class was waiting"
 
 // dropWaiting gives up the container of a run that could not be staged.
 func (a *run) dropWaiting(ctx context.Context) error {
@@ -403,7 +409,8 @@ func (p *pool) put(class *poolClass, w *waiting, err error) bool {
 func (p *pool) discard(w *waiting) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
 	defer cancel()
-	err := w.container.Remove(ctx)
+	// Nobody waits for a result here, so this waits until the container is gone.
+	err := errors.Join(w.container.Remove(ctx), p.runner.engine.Remove(ctx, w.container.Ref().ID))
 	if err = errors.Join(err, giveBackUID(w.lease, err == nil), p.runner.store.Unreserve(w.id)); err != nil {
 		p.runner.log.Warn("a waiting container was left behind", logRun, w.id, logError, err)
 	}
@@ -494,8 +501,12 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 		return nil, err
 	}
 	until := time.Now().Add(r.pool.bounds.Age + limit)
-	job := plan.spec.Job
-	plan.spec.Job = spec.Job{RunID: record.NewID(time.Now()), Script: job.Script, Input: job.Input, Mounts: job.Mounts}
+	key, err := poolKey(plan)
+	if err != nil {
+		return nil, err
+	}
+	plan.spec.Job = waitingJob(plan.spec.Job)
+	plan.spec.Job.RunID = record.NewID(time.Now())
 	a := newRun(r, plan, runOptions{}, time.Now())
 	if err := a.leaseUID(ctx, until); err != nil {
 		return nil, err
@@ -510,7 +521,11 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 	if err != nil {
 		return nil, err
 	}
-	if err := a.create(ctx, a.stage.Sources, until); err != nil {
+	err = a.create(ctx, a.stage.Sources, until)
+	if now, keyErr := poolKey(plan); err == nil && (keyErr != nil || now != key) {
+		err = errors.Join(errors.New("a directory that is mounted was replaced meanwhile"), keyErr)
+	}
+	if err != nil {
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 		defer cancel()
 		if !a.nameTaken {
@@ -523,6 +538,11 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 		w.memory = usage.PeakMemory
 	}
 	return w, nil
+}
+
+// waitingJob is the part of a job that its container depends on.
+func waitingJob(job spec.Job) spec.Job {
+	return spec.Job{Script: job.Script, Input: job.Input, Mounts: job.Mounts}
 }
 
 // sweepPool removes the waiting containers of dead processes. Their inits have ended.
