@@ -104,6 +104,9 @@ func (c *instance) Look(ctx context.Context) (wire.Ready, error) {
 	if err != nil {
 		return ready, fmt.Errorf("looking at container %.12s: %w", c.id, err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ready = ready
 	return ready, nil
 }
 
