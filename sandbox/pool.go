@@ -82,7 +82,9 @@ type pool struct {
 
 	mu      sync.Mutex
 	classes []*poolClass // the one that was used last comes first
-	status  PoolStatus
+	// rejected are containers that nobody can use, and that are to be removed.
+	rejected []*waiting
+	status   PoolStatus
 	// filling is closed when the goroutine that prepares containers has ended; nil if there is
 	// none. stop ends it, and wake tells it that there may be something to do.
 	filling chan struct{}
@@ -239,7 +241,20 @@ func (p *pool) take(ctx context.Context, key string, plan planned, limit time.Du
 			return w
 		}
 		p.runner.log.Debug("a waiting container is not as it should be", logRun, w.id, logError, err)
-		go p.discard(w)
+		p.reject(w)
+	}
+}
+
+// reject has a container removed in the background, so that the run does not wait for that.
+func (p *pool) reject(w *waiting) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.rejected = append(p.rejected, w)
+	}
+	p.mu.Unlock()
+	if closed {
+		p.discard(w)
 	}
 }
 
@@ -302,7 +317,7 @@ func (p *pool) refill() {
 func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
 	for ctx.Err() == nil {
-		plan, class, old := p.todo()
+		plan, limit, class, old := p.todo()
 		for _, w := range old {
 			p.discard(w)
 		}
@@ -314,7 +329,7 @@ func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struc
 			}
 			continue
 		}
-		w, err := p.runner.prepareWaiting(ctx, plan, class.limit)
+		w, err := p.runner.prepareWaiting(ctx, plan, limit)
 		if err != nil {
 			p.runner.log.Debug("no container could be prepared ahead", logError, err)
 		}
@@ -327,11 +342,12 @@ func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struc
 
 // todo returns the class that the next container is for, nil if there are enough, and the
 // containers that are removed before. Classes that were used lately share the pool.
-func (p *pool) todo() (plan planned, class *poolClass, old []*waiting) {
+func (p *pool) todo() (plan planned, limit time.Duration, class *poolClass, old []*waiting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	total := 0
+	old, p.rejected = p.rejected, nil
 	var active []*poolClass
 	for _, c := range p.classes {
 		c.waiting = slices.DeleteFunc(c.waiting, func(w *waiting) bool {
@@ -368,9 +384,9 @@ func (p *pool) todo() (plan planned, class *poolClass, old []*waiting) {
 			p.status.Problem = errPoolMemory.Error()
 			continue
 		}
-		return c.plan, c, old
+		return c.plan, c.limit, c, old
 	}
-	return planned{}, nil, old
+	return planned{}, 0, nil, old
 }
 
 var errPoolMemory = errors.New("the waiting containers use all the memory that the pool may have")
@@ -430,11 +446,13 @@ func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var discards sync.WaitGroup
+	all := p.rejected
 	for _, c := range p.classes {
-		for _, w := range c.waiting {
-			discards.Go(func() { p.discard(w) })
-		}
-		c.waiting = nil
+		all = append(all, c.waiting...)
+	}
+	p.classes, p.rejected = nil, nil
+	for _, w := range all {
+		discards.Go(func() { p.discard(w) })
 	}
 	discards.Wait()
 }
