@@ -45,6 +45,7 @@ const (
 var pathCalls = map[string]map[string]string{
 	"sandbox/tree/entry.go":                {"os.Open": ofRecord},
 	"sandbox/tree/git.go":                  {"os.Lstat": ofCaller},
+	"sandbox/stage/ahead.go":               {"os.Lstat": ofFinal, "os.MkdirAll": ofRecord, "os.Remove": ofRecord, "os.Rename": ofFinal, "unix.Lstat": ofFinal, "unix.Rename": ofFinal, "unix.Stat": ofFinal},
 	"sandbox/stage/backup.go":              {"filepath.EvalSymlinks": ofFinal, "fsx.Remove": ofFinal, "os.Lstat": ofFinal, "os.Mkdir": ofFinal, "os.Remove": ofFinal},
 	"sandbox/stage/bound.go":               {"os.Lchown": ofRecord, "os.Lstat": ofRecord, "os.Mkdir": ofRecord, "os.Stat": ofFinal, "os.WriteFile": ofRecord, "unix.Stat": ofFinal},
 	"sandbox/stage/copies.go":              {"filepath.WalkDir": ofCaller},
@@ -54,7 +55,7 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/stage/mounts.go":              {"os.Chmod": ofRecord, "os.Lstat": ofCaller},
 	"sandbox/stage/reclaim.go":             {"os.Lstat": ofRecord, "os.ReadDir": ofRecord, "os.Remove": ofRecord, "os.RemoveAll": ofRecord},
 	"sandbox/stage/resume.go":              {"os.Mkdir": ofFinal},
-	"sandbox/stage/script.go":              {"os.OpenFile": ofCaller, "os.Stat": ofCaller},
+	"sandbox/stage/script.go":              {"os.Chmod": ofRecord, "os.OpenFile": ofCaller, "os.Stat": ofCaller, "os.WriteFile": ofRecord},
 	"sandbox/stage/stage.go":               {"fsx.WriteFile": ofRecord, "os.OpenFile": ofRecord, "os.Remove": ofRecord},
 	"sandbox/stage/trees.go":               {"fsx.Remove": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord},
 	"harness/contract/approval.go":         {"fsx.Read": ofHarness, "os.Lstat": ofHarness, "os.MkdirAll": ofHarness, "os.OpenFile": ofHarness},

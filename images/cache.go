@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -82,12 +83,12 @@ func LastUse(dir, id string) time.Time {
 	return info.ModTime()
 }
 
-var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var sha256Pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
 
 // usageFile is the file of an image; empty for a malformed ID.
 func usageFile(dir, id string) string {
 	hex, ok := strings.CutPrefix(id, "sha256:")
-	if !ok || !sha256Pattern.MatchString(hex) {
+	if !ok || !sha256Pattern().MatchString(hex) {
 		return ""
 	}
 	return filepath.Join(dir, hex)

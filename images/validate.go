@@ -6,14 +6,15 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync"
 )
 
 var (
-	namePattern    = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	suitePattern   = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
-	packagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
-	excludePattern = regexp.MustCompile(`^[/*][^\s]+$`)
-	filePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	namePattern    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`) })
+	suitePattern   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]*$`) })
+	packagePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`) })
+	excludePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[/*][^\s]+$`) })
+	filePattern    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`) })
 )
 
 // variants are the package sets of mmdebstrap that hold a usable system.
@@ -33,7 +34,7 @@ func validate(source string, doc document) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(doc.Images)) {
 		at := "images." + name
-		if !namePattern.MatchString(name) || len(name) > 64 {
+		if !namePattern().MatchString(name) || len(name) > 64 {
 			problem(at, "name must be lower-case words joined by single dashes, at most 64 characters")
 		}
 		checkEntry(at, doc.Images[name], problem)
@@ -46,10 +47,10 @@ func checkEntry(at string, e Entry, problem func(path, format string, args ...an
 	if e.Description == "" {
 		problem(at+".description", "must not be empty")
 	}
-	if !filePattern.MatchString(e.Dockerfile) {
+	if !filePattern().MatchString(e.Dockerfile) {
 		problem(at+".dockerfile", "must be a plain file name, have %q", e.Dockerfile)
 	}
-	if !sha256Pattern.MatchString(e.DockerfileSHA256) {
+	if !sha256Pattern().MatchString(e.DockerfileSHA256) {
 		problem(at+".dockerfile_sha256", "must be 64 lower-case hexadecimal digits, have %q", e.DockerfileSHA256)
 	}
 	checkRequirements(at, e, problem)
@@ -77,10 +78,10 @@ func checkRequirements(at string, e Entry, problem func(path, format string, arg
 		}
 		return
 	}
-	if !filePattern.MatchString(e.Requirements) || e.Requirements == e.Dockerfile {
+	if !filePattern().MatchString(e.Requirements) || e.Requirements == e.Dockerfile {
 		problem(at+".requirements", "must be a plain file name of its own, have %q", e.Requirements)
 	}
-	if !sha256Pattern.MatchString(e.RequirementsSHA256) {
+	if !sha256Pattern().MatchString(e.RequirementsSHA256) {
 		problem(at+".requirements_sha256", "must be 64 lower-case hexadecimal digits, have %q", e.RequirementsSHA256)
 	}
 }
@@ -97,7 +98,7 @@ func checkPinned(at, ref string, problem func(path, format string, args ...any))
 
 // checkBootstrap reports every problem of a bootstrap recipe.
 func checkBootstrap(at string, b Bootstrap, problem func(path, format string, args ...any)) {
-	if !suitePattern.MatchString(b.Suite) {
+	if !suitePattern().MatchString(b.Suite) {
 		problem(at+".suite", "must be the code name of a release, have %q", b.Suite)
 	}
 	if !slices.Contains(variants, b.Variant) {
@@ -112,7 +113,7 @@ func checkBootstrap(at string, b Bootstrap, problem func(path, format string, ar
 	checkPackages(at+".packages", b.Packages, problem)
 	checkPackages(at+".stand_ins", b.StandIns, problem)
 	for i, p := range b.Exclude {
-		if !excludePattern.MatchString(p) {
+		if !excludePattern().MatchString(p) {
 			problem(fmt.Sprintf("%s.exclude[%d]", at, i), "%q must start with / or * and hold no white space", p)
 		}
 	}
@@ -121,7 +122,7 @@ func checkBootstrap(at string, b Bootstrap, problem func(path, format string, ar
 // checkPackages reports texts that cannot be the name of a Debian package.
 func checkPackages(at string, names []string, problem func(path, format string, args ...any)) {
 	for i, p := range names {
-		if !packagePattern.MatchString(p) {
+		if !packagePattern().MatchString(p) {
 			problem(fmt.Sprintf("%s[%d]", at, i), "%q is not a package name", p)
 		}
 	}

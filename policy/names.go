@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -13,20 +14,20 @@ import (
 // counted repetition costs every start of the program a millisecond.
 const maxName = 64
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`) })
 
 // CheckName reports whether a run ID or name may become part of a path and of a
 // container's name: 1 to 64 letters, digits, '.', '_' or '-', not starting with
 // '.' or '-'.
 func CheckName(field, name string) error {
-	if len(name) > maxName || !namePattern.MatchString(name) {
+	if len(name) > maxName || !namePattern().MatchString(name) {
 		return &FieldError{Field: field, Value: fmt.Sprintf("%q", name),
 			Rule: "must be 1 to 64 letters, digits, '.', '_' or '-', and not start with '.' or '-'"}
 	}
 	return nil
 }
 
-var envNamePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // Environment variables that change the code that is loaded, or the devices that are seen,
 // before the program starts. The dynamic loader and the NVIDIA runtime hook read them from
@@ -112,7 +113,7 @@ func RefusedEnv(name string) string {
 
 func envForm(name, value string) string {
 	switch {
-	case len(name) > maxEnvName || !envNamePattern.MatchString(name):
+	case len(name) > maxEnvName || !envNamePattern().MatchString(name):
 		return "is not the name of an environment variable"
 	case !utf8.ValidString(value):
 		return "has a value that is not UTF-8"

@@ -120,6 +120,9 @@ type Result struct {
 	// Network describes the use of the proxy of the run; nil for a run without a proxy,
 	// which reached nothing.
 	Network *Network `json:"network,omitempty"`
+	// Pool says whether the run had a container that was prepared ahead; nil for a run of a
+	// runner without a pool.
+	Pool *Pool `json:"pool,omitempty"`
 	// Observed has the refused attempts of the program; nil unless the request asked for them.
 	Observed *Observed `json:"observed,omitempty"`
 	// Preload says whether the program ran in an interpreter that had imported modules
@@ -134,6 +137,13 @@ type Result struct {
 	Trees []Tree `json:"trees"`
 	// Warnings are sentences for a careful reader.
 	Warnings []string `json:"warnings"`
+}
+
+// Pool says whether a run had a container that was prepared ahead and had waited for it.
+type Pool struct {
+	Waited bool `json:"waited"`
+	// Reason is why the run had to wait for its container instead; empty if Waited.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Conclusive reports whether the end of the run says something about its program, so that the

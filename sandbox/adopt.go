@@ -407,6 +407,9 @@ func (r *Runner) finishBehind() {
 		}()
 		ctx, cancel := context.WithTimeout(context.Background(), behindPeriod)
 		defer cancel()
+		if err := r.sweepPool(ctx); err != nil {
+			r.log.Debug("the waiting containers of a dead process were not removed", logError, err)
+		}
 		ids, err := r.store.Orphans()
 		if err != nil || len(ids) == 0 {
 			return

@@ -102,6 +102,7 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 	}
 	if !opts.DryRun {
 		r.tidyWork()
+		errs = append(errs, r.sweepPool(ctx))
 		left, err := r.engine.List(ctx)
 		if err == nil {
 			err = errors.Join(r.reclaimLost(left), r.sweepUIDs(ctx))

@@ -39,8 +39,9 @@ type planned struct {
 	inventory gpu.Inventory
 	layout    spec.Layout
 	verified  hostpath.Verified
-	// asked is the transfer that the caller asked for.
+	// asked is the transfer that the caller asked for; named says that the caller chose the ID.
 	asked string
+	named bool
 }
 
 // plan does the steps of a run that change nothing: paths, engine, plan, image.

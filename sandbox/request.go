@@ -28,6 +28,8 @@ type runOptions struct {
 	work  Work
 	// workFile is the note of the job; empty without one.
 	workFile string
+	// named says that the caller chose the ID of the run.
+	named bool
 }
 
 // IO connects the streams of a program.

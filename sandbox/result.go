@@ -33,6 +33,9 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 		Enforced: a.enforced(), Network: a.proxy.Report(), Observed: observed, Preload: a.preloaded(),
 		Outputs: left.Outputs, OutputsSkipped: left.Skipped, Trees: left.Trees,
 	}
+	if a.waited || a.cold != "" {
+		res.Pool = &result.Pool{Waited: a.waited, Reason: a.cold}
+	}
 	res.Score = a.scoreOf(complete)
 	res.ScoreUnfinished = res.Score != nil && v.Unfinished
 	if res.IsError && res.Fault == result.FaultNone {

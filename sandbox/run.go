@@ -16,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/handover"
 	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -47,7 +48,7 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 		opt.apply(&o)
 	}
 	req.Stdin = o.io.Stdin != nil
-	if req.ID == "" {
+	if o.named = req.ID != ""; !o.named {
 		req.ID = record.NewID(time.Now())
 	}
 	file, err := r.workFile(o.work, req)
@@ -59,6 +60,9 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 	}
 	o.workFile = file
 	res, err := r.runOnce(ctx, req, o)
+	if errors.Is(err, ErrBusy) && r.behind.wait() {
+		res, err = r.runOnce(ctx, req, o) // this runner itself had it, for the run of a dead controller
+	}
 	var elsewhere *stage.NotSharedError
 	if errors.As(err, &elsewhere) && (req.Transfer == "" || req.Transfer == spec.TransferAuto) {
 		// Nothing has run, and nothing is left behind.
@@ -75,6 +79,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	if err != nil {
 		return nil, err
 	}
+	plan.named = o.named
 	a := newRun(r, plan, o, began)
 	if a.secrets, err = readSecrets(req.Secrets); err != nil {
 		return nil, err
@@ -83,16 +88,14 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 		return nil, err
 	}
 	defer a.releaseGPUs(ctx)
-	if err := a.leaseUID(ctx); err != nil {
-		return nil, err
-	}
+	a.takeWaiting(ctx)
+	defer a.leaveKeeper()
 	defer a.releaseUID()
-	err = a.openStage(ctx) // 4 stage
-	if errors.Is(err, ErrBusy) && r.behind.wait() {
-		err = a.openStage(ctx) // this runner itself had it, for the run of a dead controller
-	}
-	if err != nil {
+	if err := a.leaseUID(ctx, a.deadline(deadlineSlack)); err != nil {
 		return nil, err
+	}
+	if err := a.openStage(ctx); err != nil { // 4 stage
+		return nil, errors.Join(err, a.dropWaiting(ctx))
 	}
 	defer func() { a.endWork() }()
 	a.at("staged")
@@ -109,6 +112,8 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	}
 	a.at("accepted")
 	r.finishBehind()
+	r.pool.refill()
+	a.leaveKeeper()
 	a.supervise(ctx) // 7 stream, 8 end
 	a.at("ended")
 	a.release()
@@ -137,8 +142,13 @@ type run struct {
 	journal record.Journal
 	// secrets are the values of the job's secrets, as NAME=value. They are written nowhere.
 	secrets []string
-	// container is nil until it is prepared.
+	// container is nil until it is prepared. waited says that it was, and waited for this run;
+	// cold, if it was not, why, if the runner has a pool.
 	container engine.Container
+	waited    bool
+	cold      string
+	// keeper is the conversation with the keeper of the pool; nil if there is none.
+	keeper *handover.Conn
 	// nameTaken says that the container of this run's name belongs to another run.
 	nameTaken bool
 	// left says that the container could not be removed, and may contain processes.
@@ -233,7 +243,7 @@ func (a *run) openStage(ctx context.Context) (err error) {
 		return err
 	}
 	a.stage, err = stage.Open(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Verified: a.verified,
-		Warn: a.warn.add, Stop: a.stop, Log: a.log})
+		Waited: a.waited, Warn: a.warn.add, Stop: a.stop, Log: a.log})
 	if err != nil {
 		return err
 	}
@@ -271,8 +281,8 @@ func (a *run) prepare(ctx context.Context) error {
 		return err
 	}
 	a.at("journaled")
-	// Until Prepare succeeds, a container with this name belongs to another run.
-	a.nameTaken = true
+	// Until it is prepared, a container with this name belongs to another run.
+	a.nameTaken = !a.waited
 	sources, err := a.stage.Send(ctx, a.labels(deadline))
 	if err != nil {
 		return err
@@ -294,7 +304,8 @@ func (a *run) writeJournal() error {
 	return nil
 }
 
-// prepareContainer prepares the container and checks that it matches the plan.
+// prepareContainer prepares the container and checks that it matches the plan. One that has waited is
+// prepared, and was checked.
 func (a *run) prepareContainer(ctx context.Context, sources engine.Sources) (err error) {
 	if ctx.Err() != nil {
 		return outcome.Canceled(ctx)
@@ -305,8 +316,24 @@ func (a *run) prepareContainer(ctx context.Context, sources engine.Sources) (err
 	if err := a.openOutput(); err != nil {
 		return err
 	}
+	if a.waited {
+		a.noteWarnings()
+		return a.checkIsolation()
+	}
+	return a.create(ctx, sources, a.deadline(deadlineSlack))
+}
+
+func (a *run) noteWarnings() {
+	for _, warning := range a.container.Warnings() {
+		a.warn.add("%s", warning)
+	}
+}
+
+// create creates the container and compares it with the plan. until is when its run is certainly
+// over.
+func (a *run) create(ctx context.Context, sources engine.Sources, until time.Time) (err error) {
 	meta := engine.Meta{
-		Name: a.spec.Job.ContainerName(), Labels: a.labels(a.deadline(deadlineSlack)), Sources: sources,
+		Name: a.spec.Job.ContainerName(), Labels: a.labels(until), Sources: sources,
 		Witness: a.observer.Witness(),
 	}
 	if !a.stage.Copied() {
@@ -324,9 +351,7 @@ func (a *run) prepareContainer(ctx context.Context, sources engine.Sources) (err
 	case err != nil:
 		return err
 	}
-	for _, warning := range a.container.Warnings() {
-		a.warn.add("%s", warning)
-	}
+	a.noteWarnings()
 	a.log = a.log.With(logContainer, a.container.Ref().ID)
 	a.log.Debug("container prepared")
 	// Both: the container of an engine that does not share the files is not used anyway.
@@ -371,9 +396,9 @@ func (a *run) limit() time.Duration {
 }
 
 // programLimit is how long the program may take once its container's init has the job.
-func (a *run) programLimit() time.Duration {
-	return seconds(a.spec.Job.TimeoutSeconds + a.spec.Job.GraceSeconds)
-}
+func (a *run) programLimit() time.Duration { return programLimit(a.spec.Job) }
+
+func programLimit(job spec.Job) time.Duration { return seconds(job.TimeoutSeconds + job.GraceSeconds) }
 
 // labels returns the labels of the caller and of evalbox.
 func (a *run) labels(deadline time.Time) map[string]string {

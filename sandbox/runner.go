@@ -65,6 +65,9 @@ type Runner struct {
 	observeWait time.Duration
 	facts       factCache
 	behind      behind
+	pool        pool
+	// keeper says that the keeper of the state directory is asked for containers.
+	keeper bool
 	// taken has the IDs of the runs of dead controllers whose results were returned for a
 	// [Work]: a job that tries again after such a result gets a run of its own.
 	taken sync.Map
@@ -158,7 +161,7 @@ func New(opts ...Option) (*Runner, error) {
 			return nil, err
 		}
 	}
-	r.facts.log = r.log
+	r.facts.log, r.pool.runner = r.log, r
 	return r, nil
 }
 
@@ -166,6 +169,7 @@ func New(opts ...Option) (*Runner, error) {
 // the engine's connections. Runs in flight fail.
 func (r *Runner) Close() error {
 	r.behind.close()
+	r.pool.close()
 	return r.engine.Close()
 }
 

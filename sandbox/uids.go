@@ -121,13 +121,13 @@ func (u users) of(asked string, info engine.Info) (string, error) {
 }
 
 // leaseUID gives the run a user ID of its own, if the plan asks for one. Nothing of the run
-// exists yet, except its lease of GPUs.
-func (a *run) leaseUID(ctx context.Context) error {
+// exists yet, except its lease of GPUs. until is when its container has certainly ended.
+func (a *run) leaseUID(ctx context.Context, until time.Time) error {
 	if a.spec.Class.User != spec.LeasedUser {
 		return nil
 	}
 	lent := a.runner.users.pool(a.info)
-	holder := uid.Holder{RunID: a.spec.Job.RunID, Engine: a.info.ID, Until: a.deadline(deadlineSlack).UTC()}
+	holder := uid.Holder{RunID: a.spec.Job.RunID, Engine: a.info.ID, Until: until.UTC()}
 	lease, err := uid.Open(a.runner.users.dir).Lease(ctx, lent, holder, a.runner.mayRun(a.info.ID))
 	switch {
 	case errors.Is(err, uid.ErrExhausted):
@@ -147,16 +147,20 @@ func (a *run) leaseUID(ctx context.Context) error {
 // releaseUID gives the user ID back once no process has it any more. Otherwise the container
 // keeps it: the ID is not lent again before the end of the container is certain.
 func (a *run) releaseUID() {
-	if a.uid == nil {
-		return
-	}
-	giveBack := a.uid.Leave
-	if a.evidence.Lost == nil && !a.left {
-		giveBack = a.uid.Release
-	}
-	if err := giveBack(); err != nil {
+	if err := giveBackUID(a.uid, a.evidence.Lost == nil && !a.left); err != nil {
 		a.log.Warn("the user ID was not given back in order", logUser, a.spec.Class.User, logError, err)
 	}
+}
+
+// giveBackUID ends a lease, which may be nil. over says that no process of its container lives.
+func giveBackUID(lease *uid.Lease, over bool) error {
+	switch {
+	case lease == nil:
+		return nil
+	case over:
+		return lease.Release()
+	}
+	return lease.Leave()
 }
 
 // adoptUID takes over the lease of the user ID of a run whose controller is gone, by the user

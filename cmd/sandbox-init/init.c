@@ -52,7 +52,7 @@ static struct {
 } input = {.open = 1};
 
 static enum { BEFORE, RUNNING, OVER } phase;
-static bool_t have_job, bye;
+static bool_t have_job, look, bye;
 static u64 released_at; /* when the controller disconnected, or a signal released init */
 static int signals = -1;
 static struct pollfd first_polls[7], *polls = first_polls;
@@ -201,6 +201,8 @@ static void open_frame(void)
 			abandon();
 		return;
 	}
+	if (known && type == LOOK && !input.length)
+		return;
 	if (!known || (type != JOB && (type != WAIT || waiter.state)))
 		refuse(NOT_A_JOB, "not a job of version 1");
 	if (input.length > MOST_JOB)
@@ -214,6 +216,11 @@ static void close_frame(void)
 	enum refusal why;
 	const char *problem;
 
+	if (phase == BEFORE && input.head[5] == LOOK) {
+		look = 1;
+		input.have = 0;
+		return;
+	}
 	if (phase == BEFORE) {
 		have_job = input.head[5] == JOB;
 		problem = parse_job(have_job ? &job : &waiting_job, input.head[5], input.payload, input.length, environment, &why);
@@ -417,7 +424,7 @@ static void step(u64 until)
 	 * wait for are left out. */
 	/* Before the program runs, init finishes its own frame before it reads another one,
 	 * and leaves the frames behind the job for the program. */
-	bool_t reads = input.open && !input.complete && !(phase == BEFORE && (outputs[0].n || have_job)) && waiter.state != ASKED;
+	bool_t reads = input.open && !input.complete && !(phase == BEFORE && (outputs[0].n || look || have_job)) && waiter.state != ASKED;
 	polls[0] = (struct pollfd){reads ? 0 : -1, POLLIN, 0};
 	polls[1] = (struct pollfd){signals, POLLIN, 0};
 	polls[2] = (struct pollfd){input.complete ? program.input : -1, POLLOUT, 0};
@@ -460,28 +467,6 @@ static void discard_waiter(void)
 		sys2(kill, -1, SIGKILL);
 		step(now() + SECOND / 50);
 	}
-}
-
-/* await_job also answers WAIT, when the waiting process is ready or has failed. */
-static void await_job(void)
-{
-	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
-
-	while (!have_job && !waiter.state)
-		step(FOREVER);
-	while (waiter.state == STARTING)
-		step(waiter.until);
-	if (waiter.state == FAILED)
-		discard_waiter();
-	if (waiter.state) {
-		frame_begin(&b, WAITING);
-		put_counters(&b, 1);
-		end_line(&b, 2);
-		frame_end(&b);
-		flush(&b);
-	}
-	while (!have_job)
-		step(FOREVER);
 }
 
 /* begin notes the time at which the program begins. */
@@ -764,6 +749,37 @@ static void greet(char **arguments)
 	sys2(munmap, b.p, MOST_READY);
 }
 
+/* answer_wait says that the waiting process is ready, or has failed. */
+static void answer_wait(void)
+{
+	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
+
+	if (waiter.state == FAILED)
+		discard_waiter();
+	frame_begin(&b, WAITING);
+	put_counters(&b, 1);
+	end_line(&b, 2);
+	frame_end(&b);
+	flush(&b);
+}
+
+/* await_job answers everything that comes before the job. */
+static void await_job(char **arguments)
+{
+	bool_t answered = 0;
+
+	while (!have_job || waiter.state == STARTING) {
+		step(waiter.until);
+		if (look)
+			greet(arguments);
+		look = 0;
+		if (waiter.state > STARTING && !answered) {
+			answered = 1;
+			answer_wait();
+		}
+	}
+}
+
 /* accept_job answers the job and waits until the answer was read: a program can open its
  * own stdout for reading, and could steal the answer. If nobody has read it after
  * MOST_WAITING seconds, the controller no longer waits for it. */
@@ -797,7 +813,7 @@ void __attribute__((noreturn, used)) start(long *stack)
 	prepare(arguments);
 	greet(arguments);
 	open_counters();
-	await_job();
+	await_job(arguments);
 	accept_job();
 	launch();
 	while (phase == RUNNING)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -16,18 +18,25 @@ import (
 // waitDelay is how long a canceled command may take to end.
 const waitDelay = 15 * time.Second
 
-// cli is evalbox's side: the built command, with its own state directory.
+// cli is the built command, with its own state directory.
 type cli struct{ program, stateDir string }
 
-// command returns a run of the CLI with the shipped settings instead of the caller's.
-func (c cli) command(ctx context.Context, flags []string, command ...string) *exec.Cmd {
-	args := append([]string{"run", "--state-dir", c.stateDir}, flags...)
-	cmd := exec.CommandContext(ctx, c.program, append(append(args, "--"), command...)...)
+// command returns a command of the CLI with the shipped settings instead of the caller's.
+func (c cli) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.program, append([]string{name, "--state-dir", c.stateDir}, args...)...)
 	cmd.Env = withoutSettings(os.Environ())
 	// A timeout of the benchmark must not leave a container behind.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = waitDelay
 	return cmd
+}
+
+// run returns a run of a task.
+func (c cli) run(ctx context.Context, t task, flags ...string) *exec.Cmd {
+	if t.input != "" {
+		flags = append(flags, "--input", t.input)
+	}
+	return c.command(ctx, "run", append(append(flags, "--"), t.program...)...)
 }
 
 func withoutSettings(environ []string) []string {
@@ -41,8 +50,8 @@ func withoutSettings(environ []string) []string {
 }
 
 // plan returns the plan of a dry run.
-func (c cli) plan(ctx context.Context, command ...string) (spec.Spec, error) {
-	cmd := c.command(ctx, []string{"--dry-run"}, command...)
+func (c cli) plan(ctx context.Context) (spec.Spec, error) {
+	cmd := c.run(ctx, task{program: []string{"true"}}, "--dry-run")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -54,17 +63,4 @@ func (c cli) plan(ctx context.Context, command ...string) (spec.Spec, error) {
 		return spec.Spec{}, fmt.Errorf("reading the plan: %w", err)
 	}
 	return plan, nil
-}
-
-// timed runs a command with its stdout discarded, and returns how long it took.
-func timed(cmd *exec.Cmd) (time.Duration, error) {
-	// Without a writer, stdout is the null device itself, so that no pipe of the
-	// benchmark is measured.
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	began := time.Now()
-	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, stderr.Bytes())
-	}
-	return time.Since(began), nil
 }

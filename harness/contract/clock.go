@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/trial"
@@ -27,7 +28,9 @@ done
 exit 3`
 
 // clockLibrary matches the output of the probe.
-var clockLibrary = regexp.MustCompile(`\A(/usr/lib(?:64)?(?:/[A-Za-z0-9._-]+)*/libfaketime\.so\.1)\n\z`)
+var clockLibrary = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\A(/usr/lib(?:64)?(?:/[A-Za-z0-9._-]+)*/libfaketime\.so\.1)\n\z`)
+})
 
 // fakeClock sets the clock of the program (DT-01). It refuses an image without libfaketime.
 // The image is probed in a container of its own, before anything of the contract runs.
@@ -74,7 +77,7 @@ func (run *execution) probeClock(ctx context.Context) (library string, err error
 	if err != nil {
 		return "", err
 	}
-	switch found := clockLibrary.FindStringSubmatch(res.Stdout); {
+	switch found := clockLibrary().FindStringSubmatch(res.Stdout); {
 	case res.Status == result.StatusExited && res.ExitCode == 0 && found != nil:
 		return found[1], nil
 	case res.Status == result.StatusExited && res.ExitCode == 3, res.Status == result.StatusStartFailed && res.ExitCode == 127:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/contract/registry"
@@ -139,7 +140,7 @@ func (k *checker) paths() {
 	}
 }
 
-var windowsPath = regexp.MustCompile(`(?i)(^|[\\/])[a-z]:[\\/]*windows([\\/]|$)`)
+var windowsPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)(^|[\\/])[a-z]:[\\/]*windows([\\/]|$)`) })
 
 func (k *checker) path(field, p string, system bool) {
 	rule := textRule(p, maxPath)
@@ -150,7 +151,7 @@ func (k *checker) path(field, p string, system bool) {
 		rule = "must not be empty"
 	case slices.Contains(strings.FieldsFunc(p, func(c rune) bool { return c == '/' || c == '\\' }), ".."):
 		rule = "must not have .. as a part"
-	case !system && (path.IsAbs(p) && (first == "etc" || first == "var") || windowsPath.MatchString(p)):
+	case !system && (path.IsAbs(p) && (first == "etc" || first == "var") || windowsPath().MatchString(p)):
 		rule = "is a system path"
 	}
 	if rule != "" {

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -204,7 +205,7 @@ type listed struct {
 	sha256 string
 }
 
-var sha256Pattern = regexp.MustCompile(`^(?i:sha256:)?([0-9a-fA-F]{64})$`)
+var sha256Pattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?i:sha256:)?([0-9a-fA-F]{64})$`) })
 
 // errEnough ends the reading of a list.
 var errEnough = errors.New("enough")
@@ -282,7 +283,7 @@ func listedHash(name string, hash json.RawMessage) (listed, *ArtifactError) {
 	if hash == nil || string(hash) == "null" {
 		return listed{path: name}, nil
 	}
-	found := sha256Pattern.FindStringSubmatch(textOf(hash))
+	found := sha256Pattern().FindStringSubmatch(textOf(hash))
 	if found == nil {
 		return listed{}, invalidList(KindHashInvalid, "artifacts: the hash of %.200q is not a SHA-256", name)
 	}

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/docker/docker/client"
 
@@ -210,9 +211,13 @@ const maxMembers = 2000
 // written in several ways. So only these names get through, and each once. The one link is
 // that of a layer which the image has twice, and no name continues below it.
 var (
-	memberFiles = regexp.MustCompile(`^(manifest\.json|repositories|index\.json|oci-layout|[0-9a-f]{64}\.json|[0-9a-f]{64}/(VERSION|json|layer\.tar)|blobs/sha256/[0-9a-f]{64})$`)
-	memberDirs  = regexp.MustCompile(`^([0-9a-f]{64}|blobs|blobs/sha256)/$`)
-	memberLinks = regexp.MustCompile(`^[0-9a-f]{64}/layer\.tar -> \.\./[0-9a-f]{64}/layer\.tar$`)
+	memberFiles = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(manifest\.json|repositories|index\.json|oci-layout|[0-9a-f]{64}\.json|[0-9a-f]{64}/(VERSION|json|layer\.tar)|blobs/sha256/[0-9a-f]{64})$`)
+	})
+	memberDirs  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9a-f]{64}|blobs|blobs/sha256)/$`) })
+	memberLinks = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[0-9a-f]{64}/layer\.tar -> \.\./[0-9a-f]{64}/layer\.tar$`)
+	})
 )
 
 // memberNames are the members of an archive so far.
@@ -224,11 +229,11 @@ func (seen memberNames) add(header *tar.Header) error {
 	known := false
 	switch header.Typeflag {
 	case tar.TypeReg:
-		known = memberFiles.MatchString(name)
+		known = memberFiles().MatchString(name)
 	case tar.TypeDir:
-		known = memberDirs.MatchString(name)
+		known = memberDirs().MatchString(name)
 	case tar.TypeSymlink:
-		known = memberLinks.MatchString(name + " -> " + header.Linkname)
+		known = memberLinks().MatchString(name + " -> " + header.Linkname)
 	}
 	switch {
 	case seen[name]:

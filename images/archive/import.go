@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/distribution/reference"
 	"github.com/docker/docker/api/types/image"
@@ -218,7 +219,7 @@ func (i importer) load(ctx context.Context, in *tar.Reader) (loadReport, error) 
 const maxLoadReport = 16 << 20
 
 // loaded matches the report of an image: its ID if it has no name.
-var loaded = regexp.MustCompile(`Loaded image(?: ID)?: (\S+)`)
+var loaded = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`Loaded image(?: ID)?: (\S+)`) })
 
 // loadTar loads an archive and adds the engine's messages to a report.
 func (i importer) loadTar(ctx context.Context, in io.Reader, report loadReport) error {
@@ -239,7 +240,7 @@ func (i importer) loadTar(ctx context.Context, in io.Reader, report loadReport) 
 		case m.Error != nil:
 			return m.Error
 		}
-		for _, found := range loaded.FindAllStringSubmatch(m.Stream, -1) {
+		for _, found := range loaded().FindAllStringSubmatch(m.Stream, -1) {
 			if strings.HasPrefix(found[1], "sha256:") {
 				report.ids[found[1]] = true
 			} else {

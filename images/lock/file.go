@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 
 	"github.com/opencontainers/go-digest"
 	"gopkg.in/yaml.v3"
@@ -110,7 +111,7 @@ func Parse(data []byte, source string) (Lock, error) {
 	return l, errors.Join(errs...)
 }
 
-var idPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) })
 
 // entry checks a decoded entry. The message of every problem names the key.
 func (w wireEntry) entry(source, name string) (Entry, error) {
@@ -121,7 +122,7 @@ func (w wireEntry) entry(source, name string) (Entry, error) {
 		errs = append(errs, fmt.Errorf("%s: images.%.200s.%s: %s", source, name, key, fmt.Sprintf(format, args...)))
 	}
 	for _, d := range []struct{ key, have string }{{"id", e.ID}, {"content", e.Content}} {
-		if !idPattern.MatchString(d.have) {
+		if !idPattern().MatchString(d.have) {
 			problem(d.key, "must be sha256: and 64 lower-case hexadecimal digits, have %.100q", d.have)
 		}
 	}

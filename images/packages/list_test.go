@@ -67,7 +67,7 @@ func TestParsePythonMetadata(t *testing.T) {
 		{"hostile", "x.dist-info/METADATA", "Name: a b\x1b[2J\nVersion: 1\t2\n", "python a_b__2j 1_2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			require.Regexp(t, pythonFile, folder+c.file)
+			require.Regexp(t, pythonFile(), folder+c.file)
 			got, err := parsePythonMetadata(strings.NewReader(c.text), folder+c.file)
 			require.NoError(t, err)
 			assert.Equal(t, c.want, got.String())

@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // unknownWord replaces a missing name or version: such a package is listed too.
@@ -45,11 +46,11 @@ func parsePythonMetadata(r io.Reader, file string) (Package, error) {
 	return newPackage(Python, pythonName(name), version, ""), nil
 }
 
-var pythonSeparators = regexp.MustCompile(`[-_.]+`)
+var pythonSeparators = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[-_.]+`) })
 
 // pythonName is the normalised name of a Python package (PEP 503).
 func pythonName(name string) string {
-	return strings.ToLower(pythonSeparators.ReplaceAllString(name, "-"))
+	return strings.ToLower(pythonSeparators().ReplaceAllString(name, "-"))
 }
 
 // pythonFromPath takes name and version from the path of a metadata file.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"sync"
 )
 
 // Bounds of the files of an image. Exceeding one is an error, because the list would be
@@ -32,8 +33,10 @@ type Contents struct {
 const dpkgStatus = "var/lib/dpkg/status"
 
 var (
-	pythonFile = regexp.MustCompile(`(^|/)(dist|site)-packages/[^/]*\.(dist-info/METADATA|egg-info|egg-info/PKG-INFO)$`)
-	condaFile  = regexp.MustCompile(`(^|/)conda-meta/[^/]+\.json$`)
+	pythonFile = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(^|/)(dist|site)-packages/[^/]*\.(dist-info/METADATA|egg-info|egg-info/PKG-INFO)$`)
+	})
+	condaFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|/)conda-meta/[^/]+\.json$`) })
 )
 
 // Read reads the tar archive of an untrusted root file system. It unpacks nothing, and bounds
@@ -73,7 +76,7 @@ type scanner struct {
 
 func (s *scanner) entry(header *tar.Header, body io.Reader) error {
 	file := path.Clean("/" + header.Name)[1:]
-	isPython := pythonFile.MatchString(file)
+	isPython := pythonFile().MatchString(file)
 	switch {
 	case file == dpkgStatus:
 		if header.Typeflag == tar.TypeLink {
@@ -100,7 +103,7 @@ func (s *scanner) entry(header *tar.Header, body io.Reader) error {
 			s.add(file, p)
 			return err
 		})
-	case !condaFile.MatchString(file):
+	case !condaFile().MatchString(file):
 	case header.Typeflag == tar.TypeLink:
 		s.link(header, file, condaFromPath)
 	default:

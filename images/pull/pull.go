@@ -311,11 +311,11 @@ func (p *Progress) Write(data []byte) (int, error) {
 }
 
 // escapeSequence matches a sequence that colours text or moves the cursor.
-var escapeSequence = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`)
+var escapeSequence = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]`) })
 
 // Visible drops control characters, and whole escape sequences, that could drive a terminal.
 func Visible(text string) string {
-	text = escapeSequence.ReplaceAllString(text, "")
+	text = escapeSequence().ReplaceAllString(text, "")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1

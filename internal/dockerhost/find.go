@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/cli/cli/config"
@@ -73,7 +74,7 @@ func Find(at Address) (Endpoint, error) {
 // find is [Find] with explicit sources. It decides as the docker command does
 // (resolveContextName of its version 28).
 func find(at Address, env func(string) string, dir string) (Endpoint, error) {
-	if version := env(client.EnvOverrideAPIVersion); version != "" && !versionText.MatchString(version) {
+	if version := env(client.EnvOverrideAPIVersion); version != "" && !versionText().MatchString(version) {
 		// A daemon would answer every call with "not found".
 		return Endpoint{}, &Error{Kind: KindVersion, Address: fmt.Sprintf("%s %q", client.EnvOverrideAPIVersion, version),
 			Detail: "must be a version, such as 1.41", Advice: adviceVersion}
@@ -112,7 +113,7 @@ func find(at Address, env func(string) string, dir string) (Endpoint, error) {
 	return protected(e, at.AllowInsecure)
 }
 
-var versionText = regexp.MustCompile(`^v?[0-9]+\.[0-9]+$`)
+var versionText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v?[0-9]+\.[0-9]+$`) })
 
 // protected refuses or warns of an endpoint whose connection lacks a protection.
 func protected(e Endpoint, allow bool) (Endpoint, error) {

@@ -191,13 +191,15 @@ func (e sshError) Unwrap() error { return e.known }
 
 // sshEnd matches the errors of a connection whose process ended, or does not end. They
 // have no type.
-var sshEnd = regexp.MustCompile(`(?s)^command \[.*?\] (?:has exited with (.*?), make sure the URL is valid.*?|did not exit after .*?): stderr=(.*)$`)
+var sshEnd = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)^command \[.*?\] (?:has exited with (.*?), make sure the URL is valid.*?|did not exit after .*?): stderr=(.*)$`)
+})
 
 // sshFailure classifies the error of a connection by the messages of ssh, the remote
 // shell, or docker there; OpenSSH and docker do not localize theirs. It returns nil for
 // any other error.
 func sshFailure(message, address string) *Error {
-	found := sshEnd.FindStringSubmatch(message)
+	found := sshEnd().FindStringSubmatch(message)
 	if found == nil {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -267,11 +268,11 @@ func (d *decoder) pairs(path string, n *yaml.Node, visit func(key *yaml.Node, at
 	}
 }
 
-var plainKey = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*$`)
+var plainKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]*$`) })
 
 // Path is the path of a key of a mapping. Keys are untrusted text.
 func Path(path, key string) string {
-	if len(key) > 100 || !plainKey.MatchString(key) {
+	if len(key) > 100 || !plainKey().MatchString(key) {
 		key = Quoted(key)
 	}
 	if path == "" {
@@ -292,7 +293,7 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value, depth int) {
 	}
 }
 
-var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`) })
 
 func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 	isScalar, tag := n.Kind == yaml.ScalarNode, n.ShortTag()
@@ -314,7 +315,7 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 		}
 		v.SetBool(strings.EqualFold(n.Value, "true"))
 	case reflect.Int, reflect.Int64:
-		if !isScalar || tag != "!!int" || !wholeNumber.MatchString(n.Value) {
+		if !isScalar || tag != "!!int" || !wholeNumber().MatchString(n.Value) {
 			d.expected(n, path, "a whole number in decimal digits")
 			return
 		}

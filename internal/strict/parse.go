@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -83,11 +84,11 @@ func fewer(n *yaml.Node, room *int) bool {
 	return true
 }
 
-var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var syntaxLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?`) })
 
 func syntaxProblem(err error) *Problem {
 	text := err.Error()
-	m := syntaxLine.FindStringSubmatch(text)
+	m := syntaxLine().FindStringSubmatch(text)
 	if m == nil {
 		return &Problem{Rule: text}
 	}

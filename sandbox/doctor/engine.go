@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/docker/docker/api/types/versions"
 
@@ -72,13 +73,13 @@ func checkStorage(driver string) Finding {
 	return f
 }
 
-var versionPattern = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)`)
+var versionPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)`) })
 
 // checkRunc warns of a runc with CVE-2024-21626: a leaked descriptor through which
 // a program leaves its container.
 func checkRunc(text string) Finding {
 	f := Finding{Check: "runc", Verdict: OK, Seen: text}
-	numbers := versionPattern.FindStringSubmatch(text)
+	numbers := versionPattern().FindStringSubmatch(text)
 	if numbers == nil {
 		f.Verdict, f.Seen = Info, fmt.Sprintf("the engine does not tell its version (%q)", text)
 		return f

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -17,12 +18,16 @@ const (
 )
 
 var (
-	modulePattern      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
-	interpreterPattern = regexp.MustCompile(`^python3?(\.[0-9]{1,2})?$`)
+	modulePattern      = lazyPattern(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+	interpreterPattern = lazyPattern(`^python3?(\.[0-9]{1,2})?$`)
 	// flagPattern are flags without a value that change neither what Python imports at its
 	// start nor what it prints there.
-	flagPattern = regexp.MustCompile(`^-[bBOPqsu]+$`)
+	flagPattern = lazyPattern(`^-[bBOPqsu]+$`)
 )
+
+func lazyPattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // planPreload plans the waiting interpreter of a request. It returns nil if none was asked for. A
 // program that no interpreter can wait for is not an error: a setting may ask for all runs.
@@ -34,7 +39,7 @@ func planPreload(req spec.Request, command []string) (*spec.Preload, error) {
 		return nil, &policy.FieldError{Field: "preload", Value: fmt.Sprintf("%d modules", len(req.Preload)), Rule: fmt.Sprintf("must be at most %d", maxModules)}
 	}
 	for _, module := range req.Preload {
-		if len(module) > maxModuleLength || !modulePattern.MatchString(module) {
+		if len(module) > maxModuleLength || !modulePattern().MatchString(module) {
 			return nil, &policy.FieldError{Field: "preload", Value: fmt.Sprintf("%.80q", module), Rule: "is not the name of a Python module",
 				Hint: "name modules as an import statement does, such as numpy or scipy.stats"}
 		}
@@ -58,7 +63,8 @@ func unfitRequest(req spec.Request) string {
 	// Python and the search for it must not depend on files of the run: these are not trusted,
 	// and the program has not begun.
 	for _, name := range []string{"HOME", "PATH"} {
-		if _, set := req.Env[name]; set {
+		_, set := req.Env[name]
+		if set || slices.ContainsFunc(req.Secrets, func(s spec.Secret) bool { return s.Name == name }) {
 			return "the environment of the request sets " + name
 		}
 	}
@@ -68,14 +74,14 @@ func unfitRequest(req spec.Request) string {
 // splitPython returns the interpreter and its flags, or why it cannot wait.
 func splitPython(command []string) (interpreter []string, unfit string) {
 	dir, name := path.Split(command[0])
-	if !interpreterPattern.MatchString(name) {
+	if !interpreterPattern().MatchString(name) {
 		return nil, "the command is not python3"
 	}
 	if dir != "" && (!path.IsAbs(dir) || ofRun(command[0])) {
 		return nil, "the interpreter is a file of the run"
 	}
 	n := 1
-	for n < len(command) && flagPattern.MatchString(command[n]) {
+	for n < len(command) && flagPattern().MatchString(command[n]) {
 		n++
 	}
 	rest := command[n:]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // programs has a Python file for each batch of questions.
@@ -82,15 +83,15 @@ func read(name string) string {
 }
 
 var (
-	wantLine = regexp.MustCompile(`^#=([a-z0-9]*) (.+)$`)
-	defLine  = regexp.MustCompile(`^def ([a-z0-9_]+)\(\):$`)
+	wantLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^#=([a-z0-9]*) (.+)$`) })
+	defLine  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^def ([a-z0-9_]+)\(\):$`) })
 )
 
 // parse reads the questions of a batch file.
 func parse(group, text string) (all []Question, err error) {
 	var q Question
 	for n, line := range strings.Split(text, "\n") {
-		if m := wantLine.FindStringSubmatch(line); m != nil {
+		if m := wantLine().FindStringSubmatch(line); m != nil {
 			if m[1] == "" {
 				if q.Want != "" {
 					return nil, fmt.Errorf("%s.py:%d: a second answer", group, n+1)
@@ -104,7 +105,7 @@ func parse(group, text string) (all []Question, err error) {
 		if strings.HasPrefix(line, "#=") {
 			return nil, fmt.Errorf("%s.py:%d: want \"#= ANSWER\" or \"#=TRAIT ANSWER\"", group, n+1)
 		}
-		if m := defLine.FindStringSubmatch(line); m != nil && q.Want != "" {
+		if m := defLine().FindStringSubmatch(line); m != nil && q.Want != "" {
 			q.Group, q.Name = group, m[1]
 			all = append(all, q)
 			q = Question{}

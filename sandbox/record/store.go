@@ -146,6 +146,10 @@ func (s *Store) LocksDir() string { return filepath.Join(s.dir, "locks") }
 // WorkDir returns the directory of notes about the jobs that runs are done for.
 func (s *Store) WorkDir() string { return filepath.Join(s.dir, "work") }
 
+// PoolDir returns the directory of the containers that wait for their runs: a directory for each,
+// with the ID that the run gets.
+func (s *Store) PoolDir() string { return filepath.Join(s.dir, "pool") }
+
 // openDir has a file for each run of which something may still have to be done. It names the
 // process that began the run.
 func (s *Store) openDir() string { return filepath.Join(s.dir, "open") }
@@ -185,6 +189,11 @@ func (s *Store) Create(id string) (string, error) {
 		}
 		return "", StateError(dir, "cannot be made", err)
 	}
+	return dir, s.begin(id, dir)
+}
+
+// begin notes that this process has begun a run. After an error there is no record.
+func (s *Store) begin(id, dir string) error {
 	// The file arrives whole under its name: [Store.Orphans] takes every other name in that
 	// directory for a run that has no record, and deletes it.
 	open, aside := filepath.Join(s.openDir(), id), filepath.Join(dir, "open")
@@ -193,9 +202,9 @@ func (s *Store) Create(id string) (string, error) {
 		err = os.Rename(aside, open)
 	}
 	if err != nil {
-		return "", errors.Join(StateError(open, "cannot be made", err), os.RemoveAll(dir))
+		return errors.Join(StateError(open, "cannot be made", err), os.RemoveAll(dir))
 	}
-	return dir, nil
+	return nil
 }
 
 // begunBy returns the owner that began a run that is not settled; otherwise it is empty.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -93,9 +94,9 @@ func ParseGPUs(text string) (GPURequest, error) {
 
 // isGPU accepts names of devices: an index, a UUID ("GPU-…"), or a part of a GPU ("MIG-…",
 // "0:1"), which is refused later with a reason.
-func isGPU(id string) bool { return len(id) <= 64 && gpuID.MatchString(id) }
+func isGPU(id string) bool { return len(id) <= 64 && gpuID().MatchString(id) }
 
-var gpuID = regexp.MustCompile(`^([0-9]+(:[0-9]+)*|(?i:GPU|MIG)-[0-9A-Za-z:-]+)$`)
+var gpuID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+(:[0-9]+)*|(?i:GPU|MIG)-[0-9A-Za-z:-]+)$`) })
 
 // Env returns the variables that say which GPUs a program sees.
 func (g GPURequest) Env() map[string]string {

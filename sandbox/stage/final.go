@@ -37,20 +37,31 @@ type final struct {
 	foreign bool
 	// earlier is the note of the run that filled ./final before; nil if there is none.
 	earlier *finalNote
+	// waiting is the directory that a container which has waited has mounted, until it is
+	// ./final; empty if the container has ./final itself.
+	waiting string
 }
 
 // openFinal finds or makes ./final, locks it against other runs and opens it. The final
 // that it returns with an error is only good for discard.
-func openFinal(store *record.Store, plan spec.Spec, recordDir string) (*final, error) {
-	f := &final{store: store, runID: plan.Job.RunID, path: plan.Job.Final}
-	if f.path == "" {
-		f.path = filepath.Join(recordDir, record.OwnFinal)
+func openFinal(o Options, recordDir string) (*final, error) {
+	plan := o.Plan
+	f := &final{store: o.Store, runID: plan.Job.RunID, path: plan.Job.Final}
+	own := filepath.Join(recordDir, record.OwnFinal)
+	switch {
+	case f.path == "" && o.Waited:
+		f.path = own
+	case f.path == "":
+		f.path = own
 		if err := os.Mkdir(f.path, 0o755); err != nil {
 			return f, record.StateError(f.path, "cannot be made", err)
 		}
-	} else {
+	default:
+		if o.Waited {
+			f.waiting = own
+		}
 		var err error
-		if f.lock, err = lockFinal(store, f.path); err != nil {
+		if f.lock, err = lockFinal(f.store, f.path); err != nil {
 			return f, err
 		}
 		switch err := os.Mkdir(f.path, 0o755); {
@@ -124,6 +135,9 @@ func (f *final) planGrant(plan spec.Spec) error {
 // is moved in or out any more.
 func (f *final) grant(ctx context.Context, bound func() error) error {
 	if err := f.empty(ctx); err != nil {
+		return err
+	}
+	if err := f.replace(); err != nil {
 		return err
 	}
 	if err := f.note(); err != nil {

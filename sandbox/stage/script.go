@@ -15,11 +15,10 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// copyScript copies the program into the record: an editor may save over the original
-// while the run goes on, and the record shall hold the program that really ran.
-func copyScript(from, toDir string) (string, error) {
-	unreadable := func(err error) (string, error) {
-		return "", &spec.PathError{Field: "script", Path: from, Rule: "cannot be read", Err: fsx.Cause(err)}
+// readScript reads the program.
+func readScript(from string) ([]byte, error) {
+	unreadable := func(err error) ([]byte, error) {
+		return nil, &spec.PathError{Field: "script", Path: from, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	source, err := os.OpenFile(from, os.O_RDONLY|fsx.OpenFlags, 0)
 	if err != nil {
@@ -35,26 +34,39 @@ func copyScript(from, toDir string) (string, error) {
 		return unreadable(err)
 	}
 	if err := (hostpath.VerifiedPath{Field: "script", Path: from, Info: opened}).Check(); err != nil {
-		return "", err
+		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(source, hostpath.MaxScript+1))
 	if err != nil {
 		return unreadable(err)
 	}
 	if len(text) > hostpath.MaxScript {
-		return "", &spec.PathError{Field: "script", Path: from, Rule: fmt.Sprintf("has more than %d bytes", hostpath.MaxScript)}
+		return nil, &spec.PathError{Field: "script", Path: from, Rule: fmt.Sprintf("has more than %d bytes", hostpath.MaxScript)}
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
-		return "", &spec.PathError{Field: "script", Path: from, Rule: "is empty"}
+		return nil, &spec.PathError{Field: "script", Path: from, Rule: "is empty"}
 	}
-	if err := fsx.MkdirReadable(toDir); err != nil {
-		return "", record.StateError(toDir, "cannot be made", err)
+	return text, nil
+}
+
+// writeProgram copies the program into the record: an editor may save over the original while the
+// run goes on, and the record shall hold the program that really ran. A container that has waited
+// has the file mounted already, empty and read-only.
+func (s *Stage) writeProgram(text []byte) (path string, err error) {
+	dir := filepath.Join(s.Dir, record.ProgramDir)
+	path = filepath.Join(dir, filepath.Base(s.Plan.Job.Script))
+	if s.Waited {
+		err = os.WriteFile(path, text, 0)
+	} else if err = fsx.MkdirReadable(dir); err == nil {
+		err = os.WriteFile(path, text, 0o644)
 	}
-	to := filepath.Join(toDir, filepath.Base(from))
-	if err := fsx.WriteReadable(to, string(text)); err != nil {
-		return "", record.StateError(to, "cannot be written", err)
+	if err == nil && len(text) > 0 {
+		err = os.Chmod(path, 0o444) // whatever the umask is
 	}
-	return to, nil
+	if err != nil {
+		return "", record.StateError(path, "cannot be written", err)
+	}
+	return path, nil
 }
 
 // Permission bits of a directory, for its owner, and of a file.

@@ -43,6 +43,9 @@ type Options struct {
 	Plan   spec.Spec
 	// Verified are the host paths of the run.
 	Verified hostpath.Verified
+	// Waited says that the container of the run has waited for it: its files were made by
+	// [OpenAhead], and are taken over.
+	Waited bool
 	// Warn adds a warning to the result. It may be called concurrently.
 	Warn func(format string, args ...any)
 	// Stop asks for the end of the program. It does not block, and may be called
@@ -95,7 +98,11 @@ type carrier interface {
 // of the caller's yet, except that it creates a missing ./final. After an error nothing is left
 // behind.
 func Open(o Options) (*Stage, error) {
-	dir, err := o.Store.Create(o.Plan.Job.RunID)
+	create := o.Store.Create
+	if o.Waited {
+		create = o.Store.Take
+	}
+	dir, err := create(o.Plan.Job.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -135,21 +142,42 @@ func (s *Stage) Ownership() record.Ownership {
 
 // fill makes the files that the container mounts.
 func (s *Stage) fill() (err error) {
-	job := s.Plan.Job
 	if err := s.reserveSpace(); err != nil {
 		return err
 	}
-	if job.Script != "" {
-		if s.Sources[spec.RoleProgram], err = copyScript(job.Script, filepath.Join(s.Dir, record.ProgramDir)); err != nil {
+	if script := s.Plan.Job.Script; script != "" {
+		text, err := readScript(script)
+		if err == nil {
+			s.Sources[spec.RoleProgram], err = s.writeProgram(text)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	s.Sources[spec.RoleInput] = job.Input
+	if !s.Waited {
+		if err := s.openSources(); err != nil {
+			return err
+		}
+	}
+	s.final, err = openFinal(s.Options, s.Dir)
+	if err != nil {
+		return err
+	}
+	s.inside = s.final.path
+	err = s.openBound()
+	s.Sources[spec.RoleFinal] = s.inside
+	return err
+}
+
+// openSources makes what is mounted beside the program and ./final.
+func (s *Stage) openSources() error {
+	input := s.Plan.Job.Input
+	s.Sources[spec.RoleInput] = input
 	switch {
 	case s.Copied():
 		// The program gets a copy, which it may read.
-	case job.Input != "":
-		if err := checkReadable("input", job.Input, s.Plan.Class.UserOnHost()); err != nil {
+	case input != "":
+		if err := checkReadable("input", input, s.Plan.Class.UserOnHost()); err != nil {
 			return err
 		}
 	default:
@@ -158,17 +186,7 @@ func (s *Stage) fill() (err error) {
 			return record.StateError(s.Dir, "cannot be written", err)
 		}
 	}
-	if err := s.openMounts(); err != nil {
-		return err
-	}
-	s.final, err = openFinal(s.Store, s.Plan, s.Dir)
-	if err != nil {
-		return err
-	}
-	s.inside = s.final.path
-	err = s.openBound()
-	s.Sources[spec.RoleFinal] = s.inside
-	return err
+	return s.openMounts()
 }
 
 // openMounts makes the file that hides others, and the mount points in an empty input.
@@ -231,7 +249,12 @@ func (s *Stage) Watch(ctx context.Context) { s.files.watch(ctx) }
 // Grant empties ./final and gives it to the program's user, right before the program
 // starts. Only now is anything of the caller's changed.
 func (s *Stage) Grant(ctx context.Context) error {
-	return s.final.grant(ctx, func() error { return s.boundDir(s.final.path, s.final.root) })
+	return s.final.grant(ctx, func() error {
+		if s.bound.image == nil {
+			s.bound.final = s.final.root // it may have been replaced
+		}
+		return s.boundDir(s.final.path, s.final.root)
+	})
 }
 
 // Rollback puts the earlier content of ./final back, for a run whose program never started.

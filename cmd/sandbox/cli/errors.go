@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -287,8 +288,12 @@ func (a *App) fieldHint(field string) string {
 
 // Commands in a hint, up to where their global flags belong.
 var (
-	ourCommand    = regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config|gate|replay)\b`)
-	dockerCommand = regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)
+	ourCommand = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config|gate|replay)\b`)
+	})
+	dockerCommand = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)
+	})
 )
 
 // RepeatFlags puts the global flags of this command line into the commands of a hint.
@@ -302,8 +307,8 @@ func (a *App) RepeatFlags(hint string) string {
 	if a.ConfigFile != "" {
 		all += " --config " + ShellWord(a.ConfigFile)
 	}
-	hint = ourCommand.ReplaceAllString(hint, "sandbox"+literal(all)+" $1")
-	return dockerCommand.ReplaceAllString(hint, "docker"+literal(engine)+" $1")
+	hint = ourCommand().ReplaceAllString(hint, "sandbox"+literal(all)+" $1")
+	return dockerCommand().ReplaceAllString(hint, "docker"+literal(engine)+" $1")
 }
 
 // ShellWord is text as one word of a shell.

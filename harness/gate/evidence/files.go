@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode/utf8"
 
@@ -119,10 +120,10 @@ func openFile(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return file, info, err
 }
 
-var sha256Text = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var sha256Text = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
 
 // IsSHA256 reports whether text is a SHA-256: 64 lower-case hexadecimal digits.
-func IsSHA256(text string) bool { return sha256Text.MatchString(text) }
+func IsSHA256(text string) bool { return sha256Text().MatchString(text) }
 
 // SHA256 is the hash of a text.
 func SHA256(text []byte) string {

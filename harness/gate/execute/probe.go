@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -173,7 +174,7 @@ func parseProbe(text string) map[string]string {
 }
 
 // versionPattern is the first thing in a line that looks like a version.
-var versionPattern = regexp.MustCompile(`[0-9]+(?:\.[0-9]+)+[0-9A-Za-z.+_-]*`)
+var versionPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[0-9]+(?:\.[0-9]+)+[0-9A-Za-z.+_-]*`) })
 
 // fill writes what was found into the snapshot. It is pure.
 func fill(s *evidence.EnvSnapshot, found map[string]string, res *result.Result) {
@@ -183,7 +184,7 @@ func fill(s *evidence.EnvSnapshot, found map[string]string, res *result.Result) 
 	s.Timezone, s.Locale = found["timezone"], found["locale"]
 	s.LanguageRuntimes, s.ToolVersions = map[string]string{}, map[string]string{}
 	for name, text := range found {
-		version := cmp.Or(versionPattern.FindString(text), text)
+		version := cmp.Or(versionPattern().FindString(text), text)
 		if known := runtimes[name]; known != "" {
 			s.LanguageRuntimes[known] = version
 		}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	gogit "github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -34,7 +35,9 @@ func (e *RevisionError) Hint() string {
 }
 
 // revisionForm is a name with ~N and ^N behind it.
-var revisionForm = regexp.MustCompile(`^[^\x00-\x20~^:?*@{\[\\\x7f.-][^\x00-\x20~^:?*{\[\\\x7f]{0,254}(?:~[0-9]{0,4}|\^[0-2]?)*$`)
+var revisionForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[^\x00-\x20~^:?*@{\[\\\x7f.-][^\x00-\x20~^:?*{\[\\\x7f]{0,254}(?:~[0-9]{0,4}|\^[0-2]?)*$`)
+})
 
 // byHash is a repository without references. go-git takes the branch of that name for a hash
 // of no commit, and git does not.
@@ -66,7 +69,7 @@ func resolve(dir, revision string) (*repository, plumbing.Hash, error) {
 		return nil, plumbing.ZeroHash, &RevisionError{revision, dir + " is in no git repository"}
 	}
 	rule := ""
-	if !revisionForm.MatchString(revision) || strings.Contains(revision, "..") {
+	if !revisionForm().MatchString(revision) || strings.Contains(revision, "..") {
 		rule = "must be a branch, a tag or the hash of a commit, with ~N or ^N behind it"
 	} else {
 		var h *plumbing.Hash

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/internal/text"
@@ -31,21 +32,29 @@ type denials struct {
 }
 
 var (
-	refusals = compile("denied|permitted|read-only|eacces|eperm|erofs", `(?i)permission denied|operation not permitted|read-only file system|\b(?:EACCES|EPERM|EROFS)\b(?:: permission denied|: operation not permitted|: read-only file system)?`)
+	refusals = sync.OnceValue(func() pattern {
+		return compile("denied|permitted|read-only|eacces|eperm|erofs", `(?i)permission denied|operation not permitted|read-only file system|\b(?:EACCES|EPERM|EROFS)\b(?:: permission denied|: operation not permitted|: read-only file system)?`)
+	})
 	// missing matches the error for a path that does not exist: hidden files look so.
-	missing   = compile("no such |enoent", `(?i)no such file or directory|\bENOENT\b(?:: no such file or directory)?`)
-	noNetwork = compile("unreach|resol|not known|no such host|getaddrinfo|nodename|eai_again|no route|connection", `(?i)network is unreachable|temporary failure in name resolution|name or service not known|could not resolve|couldn't resolve|no such host|getaddrinfo|nodename nor servname|\bENETUNREACH\b|\bEAI_AGAIN\b|no route to host|failed to establish a new connection`)
+	missing = sync.OnceValue(func() pattern {
+		return compile("no such |enoent", `(?i)no such file or directory|\bENOENT\b(?:: no such file or directory)?`)
+	})
+	noNetwork = sync.OnceValue(func() pattern {
+		return compile("unreach|resol|not known|no such host|getaddrinfo|nodename|eai_again|no route|connection", `(?i)network is unreachable|temporary failure in name resolution|name or service not known|could not resolve|couldn't resolve|no such host|getaddrinfo|nodename nor servname|\bENETUNREACH\b|\bEAI_AGAIN\b|no route to host|failed to establish a new connection`)
+	})
 	// quotedPath and barePath are absolute paths in a message.
-	quotedPath = regexp.MustCompile("['\"`‘“]((?:/|~/)[^'\"`’”]*)['\"`’”]")
-	barePath   = regexp.MustCompile("(?:^|[\\s(=:,])((?:/|~/)[^\\s'\"`:,;()]+)")
+	quotedPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("['\"`‘“]((?:/|~/)[^'\"`’”]*)['\"`’”]") })
+	barePath   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("(?:^|[\\s(=:,])((?:/|~/)[^\\s'\"`:,;()]+)") })
 	// urlPath matches the text before the path of a URL.
-	urlPath = regexp.MustCompile(`(?i)(?:^|[^\w])(?:get|head|post|put|patch|delete|options|connect|trace|routes?|urls?|endpoints?)[\s:="'` + "`" + `]+$`)
+	urlPath = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:^|[^\w])(?:get|head|post|put|patch|delete|options|connect|trace|routes?|urls?|endpoints?)[\s:="'` + "`" + `]+$`)
+	})
 
 	// pythonErrno precedes the sentence in an error of Python. A path follows the sentence
 	// as pathFollows, or precedes it and a colon; then messageEnd follows.
-	pythonErrno = regexp.MustCompile(`\[Errno (?:1|2|13|30)\] $`)
-	pathFollows = regexp.MustCompile(`^(?:: ['"]?|, \w+ ['"])[/~]`)
-	messageEnd  = regexp.MustCompile(`^[\s"'.,;)\]}]*$`)
+	pythonErrno = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[Errno (?:1|2|13|30)\] $`) })
+	pathFollows = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:: ['"]?|, \w+ ['"])[/~]`) })
+	messageEnd  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\s"'.,;)\]}]*$`) })
 )
 
 // look takes one line of output.
@@ -57,13 +66,13 @@ func (d *denials) look(line []byte) {
 		}
 		return p.FindIndex(line)
 	}
-	if find(noNetwork) != nil {
+	if find(noNetwork()) != nil {
 		d.network++
 	}
-	at := find(refusals)
+	at := find(refusals())
 	absent := at == nil
 	if absent {
-		if at = find(missing); at == nil {
+		if at = find(missing()); at == nil {
 			return
 		}
 	}
@@ -79,14 +88,14 @@ func (d *denials) look(line []byte) {
 // first after it and then before it. The path of a URL is not one.
 func pathOf(line []byte, sentence []int) string {
 	var at []int
-	if all := quotedPath.FindAllSubmatchIndex(line, -1); len(all) > 0 {
+	if all := quotedPath().FindAllSubmatchIndex(line, -1); len(all) > 0 {
 		at = all[len(all)-1][2:]
-	} else if after := barePath.FindSubmatchIndex(line[sentence[1]:]); after != nil {
+	} else if after := barePath().FindSubmatchIndex(line[sentence[1]:]); after != nil {
 		at = []int{sentence[1] + after[2], sentence[1] + after[3]}
-	} else if all := barePath.FindAllSubmatchIndex(line[:sentence[0]], -1); len(all) > 0 {
+	} else if all := barePath().FindAllSubmatchIndex(line[:sentence[0]], -1); len(all) > 0 {
 		at = all[len(all)-1][2:]
 	}
-	if at == nil || urlPath.Match(line[max(0, at[0]-20):at[0]]) {
+	if at == nil || urlPath().Match(line[max(0, at[0]-20):at[0]]) {
 		return ""
 	}
 	return string(line[at[0]:at[1]])
@@ -119,8 +128,8 @@ func (d *denials) isForbidden(name string, absent bool) bool {
 func isSystemError(line []byte, sentence []int, name string) bool {
 	before, after := line[:sentence[0]], line[sentence[1]:]
 	beforeColon, colon := bytes.CutSuffix(before, []byte(": "))
-	follows := (colon || pythonErrno.Match(before)) && pathFollows.Match(after)
-	precedes := colon && messageEnd.Match(after) && bytes.HasSuffix(bytes.TrimRight(beforeColon, "'\"’”"), []byte(name))
+	follows := (colon || pythonErrno().Match(before)) && pathFollows().Match(after)
+	precedes := colon && messageEnd().Match(after) && bytes.HasSuffix(bytes.TrimRight(beforeColon, "'\"’”"), []byte(name))
 	return (follows || precedes) &&
 		(strings.HasPrefix(name, "~/") || strings.HasPrefix(name, evidence.Boundary+"/") || within(name[1:], systemDirs))
 }

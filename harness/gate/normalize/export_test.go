@@ -16,7 +16,7 @@ func (n *Normalizer) HiddenByHints(line []byte) (names []string) {
 	for _, l := range leftovers() {
 		patterns = append(patterns, l.pattern)
 	}
-	for _, p := range append(patterns, refusals, missing, noNetwork) {
+	for _, p := range append(patterns, refusals(), missing(), noNetwork()) {
 		if p.Match(line) && !p.mayMatch(shape(nil, line)) {
 			names = append(names, p.String())
 		}

@@ -150,10 +150,10 @@ func (d *detection) isNamePart(line []byte, from, to int) bool {
 }
 
 var (
-	alternates = regexp.MustCompile(`(?i)[a-z].*\d.*[a-z].*\d|\d.*[a-z].*\d.*[a-z]`)
-	mixes      = regexp.MustCompile(`(?i)[a-z].*\d.*[a-z]|\d.*[a-z].*\d`)
-	upper      = regexp.MustCompile(`[A-Z]`)
-	lower      = regexp.MustCompile(`[a-z]`)
+	alternates = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)[a-z].*\d.*[a-z].*\d|\d.*[a-z].*\d.*[a-z]`) })
+	mixes      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)[a-z].*\d.*[a-z]|\d.*[a-z].*\d`) })
+	upper      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Z]`) })
+	lower      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[a-z]`) })
 )
 
 // isRandom reports whether the end of a name looks random: in its last eight characters
@@ -162,5 +162,5 @@ var (
 func isRandom(found []byte) bool {
 	name := found[bytes.LastIndexByte(found, '/')+1:]
 	name = name[max(0, len(name)-8):]
-	return len(name) >= 6 && (alternates.Match(name) || mixes.Match(name) && upper.Match(name) && lower.Match(name))
+	return len(name) >= 6 && (alternates().Match(name) || mixes().Match(name) && upper().Match(name) && lower().Match(name))
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 	"text/template"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -19,9 +20,13 @@ const (
 )
 
 // page is the template of [Markdown]. All untrusted text goes through code or cell.
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"cell": cell, "code": code, "counts": CountsText, "ended": ended, "first": firstLine, "met": met,
-}).Parse(`## Gate {{code .Name}}: {{code .Verdict.Status}}
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"cell": cell, "code": code, "counts": CountsText, "ended": ended, "first": firstLine, "met": met,
+	}).Parse(pageText))
+})
+
+const pageText = `## Gate {{code .Name}}: {{code .Verdict.Status}}
 
 {{if ne .Verdict.Status "PASS"}}Stopped for {{code .Verdict.StopReason}}.
 
@@ -50,7 +55,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 {{range .Hashes}}{{if index . 1}}| {{index . 0}} | {{cell (index . 1)}} |
 {{end}}{{end}}{{define "more"}}{{with .More}}… and {{.}} more
 
-{{end}}{{end}}`))
+{{end}}{{end}}`
 
 // list is the first values of a list, and the number of the others.
 type list[T any] struct {
@@ -86,7 +91,7 @@ func Markdown(in Input) []byte {
 		commit += ", with changes"
 	}
 	var out bytes.Buffer
-	err := page.Execute(&out, struct {
+	err := page().Execute(&out, struct {
 		Input
 		Name, Base string
 		Before     int

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -30,7 +31,7 @@ const (
 )
 
 var (
-	pythonVersion = regexp.MustCompile(`^[0-9]{1,2}\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
+	pythonVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,2}\.[0-9]{1,3}(\.[0-9]{1,3})?$`) })
 	kinds         = []evidence.GateKind{evidence.KindTests, evidence.KindCheck}
 	reports       = []evidence.ReportFormat{
 		evidence.ReportAuto, evidence.ReportPytest, evidence.ReportGoTest, evidence.ReportJUnit,
@@ -108,7 +109,7 @@ func (c *checker) spec(s Spec) {
 	c.path("io_boundary", s.IOBoundary, isLocal, "must be a folder at or below that of the wish, as a relative path")
 	c.network(s)
 	c.text("image", s.Image)
-	c.when(s.Python != "" && !pythonVersion.MatchString(s.Python), "python", s.Python, "must be a version such as 3.11 or 3.11.2")
+	c.when(s.Python != "" && !pythonVersion().MatchString(s.Python), "python", s.Python, "must be a version such as 3.11 or 3.11.2")
 	c.policy("env", policy.CheckEnv(s.Env)...)
 	c.limits(s.Limits)
 	c.count("artifact_paths", len(s.ArtifactPaths), maxList)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -38,7 +39,7 @@ func askForReport(g *evidence.Gate, shared map[string]string) {
 			g.ReportPath = reportFile
 			options = "--junit-xml=" + reportFile
 		}
-		if !slices.ContainsFunc(g.Argv, cacheOption.MatchString) {
+		if !slices.ContainsFunc(g.Argv, cacheOption().MatchString) {
 			options += " -p no:cacheprovider"
 		}
 		set("PYTEST_ADDOPTS", options)
@@ -46,7 +47,9 @@ func askForReport(g *evidence.Gate, shared map[string]string) {
 }
 
 // cacheOption recognizes options of pytest's cache, which are errors without it.
-var cacheOption = regexp.MustCompile(`^--(lf|last-failed.*|lfnf.*|ff|failed-first|nf|new-first|sw|sw-.*|stepwise.*|cache-.*)$`)
+var cacheOption = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^--(lf|last-failed.*|lfnf.*|ff|failed-first|nf|new-first|sw|sw-.*|stepwise.*|cache-.*)$`)
+})
 
 // isGoTest recognizes go test, also after -C DIR.
 func isGoTest(argv []string) bool {
@@ -87,12 +90,12 @@ var (
 	private = []string{"/etc", "/root", "/home", "/var", "/run", "/proc", "/sys", "/dev", "/boot", "/mnt", "/media", "/srv"}
 
 	// plainParts separates the parts of one word: --flag=a, a:b, a,b, @a.
-	plainParts = regexp.MustCompile(`[=:,@]`)
+	plainParts = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[=:,@]`) })
 	// scriptParts separates the words of a script as well.
-	scriptParts = regexp.MustCompile(`[\s=:,@'"` + "`" + `()\[\]{}<>|&;$]+`)
-	shortFlag   = regexp.MustCompile(`^-[A-Za-z]([/~].*)$`)
-	homePath    = regexp.MustCompile(`^~[A-Za-z0-9_.-]*(/|$)`)
-	urlPrefix   = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s'"]*`)
+	scriptParts = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\s=:,@'"` + "`" + `()\[\]{}<>|&;$]+`) })
+	shortFlag   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-[A-Za-z]([/~].*)$`) })
+	homePath    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^~[A-Za-z0-9_.-]*(/|$)`) })
+	urlPrefix   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s'"]*`) })
 )
 
 // outsideOf finds the paths of a command that lie outside of the boundary or are protected,
@@ -114,7 +117,7 @@ func outsideOf(argv, protected []string) (found []outside) {
 // parts are the parts of a word that may be paths.
 func parts(word string, script bool) []string {
 	// Of URLs only those of files are paths.
-	word = urlPrefix.ReplaceAllStringFunc(word, func(url string) string {
+	word = urlPrefix().ReplaceAllStringFunc(word, func(url string) string {
 		if file, ok := strings.CutPrefix(strings.ToLower(url), "file://"); ok {
 			return " " + url[len(url)-len(file):]
 		}
@@ -124,9 +127,9 @@ func parts(word string, script bool) []string {
 	if script || strings.HasPrefix(word, " ") {
 		separator = scriptParts
 	}
-	all := separator.Split(word, -1)
+	all := separator().Split(word, -1)
 	for i, part := range all {
-		if m := shortFlag.FindStringSubmatch(part); m != nil {
+		if m := shortFlag().FindStringSubmatch(part); m != nil {
 			all[i] = m[1]
 		}
 	}
@@ -135,7 +138,7 @@ func parts(word string, script bool) []string {
 
 // whyOutside says what is wrong with a path; empty for nothing.
 func whyOutside(name string, script bool, protected []string) string {
-	if homePath.MatchString(name) {
+	if homePath().MatchString(name) {
 		return "is in somebody's home folder"
 	}
 	climbs := strings.Contains("/"+name+"/", "/../")

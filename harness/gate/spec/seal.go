@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 
 	"github.com/evalbox/evalbox/internal/strict"
 
@@ -81,7 +82,7 @@ func ParseLock(text []byte, name string) (Lock, error) {
 	return l, nil
 }
 
-var imageID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+var imageID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) })
 
 // check reports problems of a wish and of its toolchain.
 func (l Lock) check(source string, lines map[string]int) error {
@@ -91,7 +92,7 @@ func (l Lock) check(source string, lines map[string]int) error {
 	t := l.Toolchain
 	c.text("toolchain.image", t.Image)
 	c.when(l.Wish.Image != "" && t.Image != l.Wish.Image, "toolchain.image", t.Image, "is not the image of the wish, "+strict.Quoted(l.Wish.Image))
-	c.when(t.ImageID != "" && !imageID.MatchString(t.ImageID), "toolchain.image_id", t.ImageID, "must be the ID of an image, such as sha256:…")
+	c.when(t.ImageID != "" && !imageID().MatchString(t.ImageID), "toolchain.image_id", t.ImageID, "must be the ID of an image, such as sha256:…")
 	c.when(t.Locked && t.ImageID == "", "toolchain.locked", "", "is true, and there is no image_id")
 	c.when(t.Python != l.Wish.Python, "toolchain.python", t.Python, "is not the python of the wish")
 	tools, mounts := l.Wish.Toolchain, t.Mounts

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,12 +20,14 @@ const (
 )
 
 var (
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`) })
 	// expansion is text that a shell would replace, and escaped text that it would not.
-	expansion = regexp.MustCompile("`|\\$[({A-Za-z_0-9@*#?!$-]")
-	escaped   = regexp.MustCompile(`\\.`)
+	expansion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("`|\\$[({A-Za-z_0-9@*#?!$-]") })
+	escaped   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\\.`) })
 	// shellToken is a part of a command in which a character may have a meaning.
-	shellToken = regexp.MustCompile(escaped.String() + `|'[^']*'|"(?:\\.|[^"\\])*"|[|&;<>]+|` + expansion.String())
+	shellToken = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(escaped().String() + `|'[^']*'|"(?:\\.|[^"\\])*"|[|&;<>]+|` + expansion().String())
+	})
 )
 
 // split splits a command into its arguments by the rules of a shell for quotes and backslashes.
@@ -53,7 +56,7 @@ func split(cmd string) ([]string, error) {
 		return nil, fmt.Errorf("has %d words; at most %d", len(words), maxWords)
 	case words[0] == "":
 		return nil, errors.New("names no program: its first word is empty")
-	case assignment.MatchString(words[0]):
+	case assignment().MatchString(words[0]):
 		return nil, errors.New("begins with a variable: give it in env")
 	}
 	return words, nil
@@ -62,13 +65,13 @@ func split(cmd string) ([]string, error) {
 // shellOnly is the first part of a command that only a shell understands: an operator outside
 // of quotes, or text that it would replace. The quotes of the command are balanced.
 func shellOnly(cmd string) string {
-	for _, token := range shellToken.FindAllString(cmd, -1) {
+	for _, token := range shellToken().FindAllString(cmd, -1) {
 		switch {
 		case strings.ContainsAny(token[:1], `\'`):
 		case strings.ContainsAny(token[:1], "|&;<>"):
 			return "the operator " + token
 		default:
-			if found := expansion.FindString(escaped.ReplaceAllString(token, " ")); found != "" {
+			if found := expansion().FindString(escaped().ReplaceAllString(token, " ")); found != "" {
 				return "the expansion " + found
 			}
 		}

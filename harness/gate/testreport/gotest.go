@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/internal/logline"
@@ -18,7 +19,7 @@ import (
 const maxOpen = 20_000
 
 // goFraming matches lines of go test itself, not of a test.
-var goFraming = regexp.MustCompile(`^ *(?:===|---) `)
+var goFraming = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^ *(?:===|---) `) })
 
 // goEvent is one line of go test -json; see go doc test2json.
 type goEvent struct {
@@ -106,7 +107,7 @@ func (g *goEvents) event(e goEvent) {
 		g.running++
 		pkg.running[e.Test] = &head{}
 	case e.Action == "output":
-		if output := pkg.running[e.Test]; output != nil && !goFraming.MatchString(e.Output) {
+		if output := pkg.running[e.Test]; output != nil && !goFraming().MatchString(e.Output) {
 			output.add(e.Output)
 		}
 	case e.Action == "pass", e.Action == "bench":

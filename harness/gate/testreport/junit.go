@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -233,8 +234,8 @@ func number(t xml.StartElement, key string) int {
 
 var (
 	// pytestModule matches the names of modules that pytest collects.
-	pytestModule = regexp.MustCompile(`^test_|_test$|^conftest$`)
-	capital      = regexp.MustCompile(`^\p{Lu}`)
+	pytestModule = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^test_|_test$|^conftest$`) })
+	capital      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\p{Lu}`) })
 )
 
 // pytestID is the node ID of a case of pytest, such as "tests/test_a.py::TestX::test_b[1]".
@@ -251,11 +252,11 @@ func pytestID(file, class, name string) string {
 	}
 	words := strings.Split(class, ".")
 	module := len(words)
-	for module > 1 && capital.MatchString(words[module-1]) {
+	for module > 1 && capital().MatchString(words[module-1]) {
 		module--
 	}
 	for i := module; i > 0; i-- {
-		if pytestModule.MatchString(words[i-1]) {
+		if pytestModule().MatchString(words[i-1]) {
 			module = i
 			break
 		}

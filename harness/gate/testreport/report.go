@@ -14,6 +14,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -169,19 +170,19 @@ const (
 const prepared = `^(?:(?:\S*/)?(?:env|time|nice|uv|poetry|pipenv|coverage|run|-m|\w+=\S*|(?:python|pypy)[\d.]* (?:-[XW] \S+ |-[a-zA-Z]+ )*?-[a-zA-Z]*m) )*(?:\S*/)?`
 
 var (
-	pytestCommand = regexp.MustCompile(prepared + `(?:pytest|py\.test)(?: |$)`)
-	goCommand     = regexp.MustCompile(prepared + `go (?:-C ?\S+ )?test(?: |$)`)
-	tapCommand    = regexp.MustCompile(`\b(?:prove|bats|tape?|node\s.*--test)\b`)
+	pytestCommand = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(prepared + `(?:pytest|py\.test)(?: |$)`) })
+	goCommand     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(prepared + `go (?:-C ?\S+ )?test(?: |$)`) })
+	tapCommand    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(?:prove|bats|tape?|node\s.*--test)\b`) })
 )
 
 func toolOf(argv []string) tool {
 	command := strings.Join(argv, " ")
 	switch {
-	case pytestCommand.MatchString(command):
+	case pytestCommand().MatchString(command):
 		return toolPytest
-	case goCommand.MatchString(command):
+	case goCommand().MatchString(command):
 		return toolGo
-	case tapCommand.MatchString(command):
+	case tapCommand().MatchString(command):
 		return toolTAP
 	}
 	return toolOther

@@ -5,16 +5,17 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
 var (
-	tapPoint = regexp.MustCompile(`^(not )?ok(?: +(\d+))?(?: +(.*))?$`)
-	tapPlan  = regexp.MustCompile(`^1\.\.(\d+)(?: *(?:#.*)?)$`)
+	tapPoint = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(not )?ok(?: +(\d+))?(?: +(.*))?$`) })
+	tapPlan  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^1\.\.(\d+)(?: *(?:#.*)?)$`) })
 	// tapDirective ends a description. TAP 14 escapes a '#' that does not begin one.
-	tapDirective = regexp.MustCompile(`(?i)(?:^|[^\\])# *(skip|todo)(?:\S*)(.*)$`)
+	tapDirective = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)(?:^|[^\\])# *(skip|todo)(?:\S*)(.*)$`) })
 )
 
 // tapLines reads TAP of versions 12 to 14: the plan, test points with their directives,
@@ -36,7 +37,7 @@ func (t *tapLines) line(line []byte) {
 		t.bailed = true
 		t.fail("the tests bailed out:%s", text.Short(reason, 200))
 		t.add(evidence.Case{ID: "Bail out!", Outcome: evidence.Errored, Message: strings.TrimSpace(reason)})
-	} else if m := tapPlan.FindStringSubmatch(content); m != nil {
+	} else if m := tapPlan().FindStringSubmatch(content); m != nil {
 		n, err := strconv.Atoi(m[1])
 		if err != nil {
 			t.fail("a plan counts too many tests")
@@ -44,7 +45,7 @@ func (t *tapLines) line(line []byte) {
 			t.fail("TAP has two plans for the same tests")
 		}
 		t.planned, t.plan = true, n
-	} else if m := tapPoint.FindStringSubmatch(content); m != nil {
+	} else if m := tapPoint().FindStringSubmatch(content); m != nil {
 		t.testPoint(m[1] == "", m[2], m[3])
 	} else if strings.HasPrefix(content, "TAP version ") {
 		t.version = true
@@ -57,7 +58,7 @@ func (t *tapLines) testPoint(ok bool, number, description string) {
 		t.fail("test point %s is out of sequence: it is number %d", text.Short(number, 20), t.seen)
 	}
 	directive, reason := "", ""
-	if m := tapDirective.FindStringSubmatchIndex(description); m != nil {
+	if m := tapDirective().FindStringSubmatchIndex(description); m != nil {
 		directive, reason = strings.ToLower(description[m[2]:m[3]]), strings.TrimSpace(description[m[4]:m[5]])
 		description = description[:m[0]+strings.IndexByte(description[m[0]:], '#')]
 	}

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/invoke"
@@ -56,7 +57,7 @@ const (
 )
 
 // axisName is the form of the name of an axis. \z, unlike Python's $, is the end of the text.
-var axisName = regexp.MustCompile(`\A[a-zA-Z][a-zA-Z0-9_]*\z`)
+var axisName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\A[a-zA-Z][a-zA-Z0-9_]*\z`) })
 
 // shown quotes the beginning of a text for a message.
 func shown(name string) string { return text.Quote(name, 80) }
@@ -101,7 +102,7 @@ func (c Config) check() (runs int, err error) {
 		switch {
 		case axis.Name == "":
 			refuse("axis", "", "name must not be empty")
-		case !axisName.MatchString(axis.Name):
+		case !axisName().MatchString(axis.Name):
 			refuse("axis", shown(axis.Name), "the name must be alphanumeric or underscores, and begin with a letter")
 		}
 		if len(axis.Values) == 0 {

@@ -47,6 +47,7 @@ var (
 	_ engine.Networks   = (*adapter)(nil)
 	_ engine.Identified = (*adapter)(nil)
 	_ engine.Copier     = (*adapter)(nil)
+	_ engine.Passer     = (*adapter)(nil)
 )
 
 // An Option configures an engine.
@@ -219,10 +220,10 @@ func isCut(err error) bool {
 // call from its text: for a socket that is an escaped path of many lines.
 type connectionError struct{ class, err error }
 
-var callAddress = regexp.MustCompile(`(Get|Head|Post|Put|Delete) "[^"]*": `)
+var callAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(Get|Head|Post|Put|Delete) "[^"]*": `) })
 
 func (e *connectionError) Error() string {
-	return engine.ErrUnavailable.Error() + ": " + callAddress.ReplaceAllString(e.err.Error(), "")
+	return engine.ErrUnavailable.Error() + ": " + callAddress().ReplaceAllString(e.err.Error(), "")
 }
 
 func (e *connectionError) Unwrap() []error { return []error{e.class, e.err} }

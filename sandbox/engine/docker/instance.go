@@ -23,10 +23,10 @@ type instance struct {
 	// workDir is the working directory of the job.
 	workDir string
 	ready   wire.Ready
-	// preloads says that an interpreter waits for the job, or has failed; before is what it has
-	// used.
+	// preloads says that an interpreter waits for the job, or has failed; before is the processor
+	// time that it has used.
 	preloads bool
-	before   wire.Usage
+	before   time.Duration
 	// stdout and stderr receive the job's output, across any number of connections.
 	stdout, stderr *sink
 
@@ -96,6 +96,24 @@ func (c *instance) Ready() wire.Ready {
 	return c.ready
 }
 
+// Look implements [engine.Container].
+func (c *instance) Look(ctx context.Context) (wire.Ready, error) {
+	c.mu.Lock()
+	line, begun := c.line, c.begun
+	c.mu.Unlock()
+	if begun {
+		return wire.Ready{}, fmt.Errorf("container %.12s has had its job", c.id)
+	}
+	ready, err := line.receiver.Look(ctx, line.stdin)
+	if err != nil {
+		return ready, fmt.Errorf("looking at container %.12s: %w", c.id, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ready = ready
+	return ready, nil
+}
+
 // Warnings implements [engine.Container].
 func (c *instance) Warnings() []string { return c.warnings }
 
@@ -153,7 +171,7 @@ func (c *instance) Sample(ctx context.Context) (engine.Usage, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.peak = max(c.peak, int64(stats.MemoryStats.MaxUsage), int64(stats.MemoryStats.Usage))
-	return engine.Usage{CPU: max(time.Duration(stats.CPUStats.CPUUsage.TotalUsage)-c.before.CPU, 0), PeakMemory: c.peak, Source: "engine samples"}, true
+	return engine.Usage{CPU: max(time.Duration(stats.CPUStats.CPUUsage.TotalUsage)-c.before, 0), PeakMemory: c.peak, Source: "engine samples"}, true
 }
 
 // statsLimit bounds one sample: about 10 KiB, and more with many processors.

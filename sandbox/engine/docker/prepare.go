@@ -272,9 +272,10 @@ func (c *instance) preload(ctx context.Context, wait wire.Wait) error {
 		// A failed write shows as the end of the line.
 		_, _ = c.line.stdin.Write(frame)
 	}()
-	c.before, err = c.line.receiver.Waiting(waiting)
+	used, err := c.line.receiver.Waiting(waiting)
 	switch {
 	case err == nil:
+		c.before = used.CPU
 		return nil
 	case errors.Is(err, wire.ErrCut):
 		return c.whySilent(ctx)

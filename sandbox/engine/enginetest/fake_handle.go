@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -20,6 +21,8 @@ type handle struct {
 	opened  bool
 	strange bool // its nonce belongs to another job
 	streams engine.Streams
+	// connection, unless it is nil, was passed on with the container.
+	connection *os.File
 
 	conn        *connection
 	started     bool
@@ -40,6 +43,21 @@ func (h *handle) Ref() engine.Ref {
 }
 
 func (h *handle) Ready() wire.Ready { return h.c.ready }
+
+func (h *handle) Look(ctx context.Context) (wire.Ready, error) {
+	c, f := h.c, h.c.fake
+	if err := f.enter(ctx, "Look", c.meta.Name); err != nil {
+		return wire.Ready{}, err
+	}
+	defer f.mu.Unlock()
+	switch {
+	case h.started || h.opened || c.job != nil:
+		return wire.Ready{}, errors.New("the container has had its job")
+	case c.gone || c.isOver:
+		return wire.Ready{}, fmt.Errorf("%w: %s has ended", engine.ErrNoContainer, c.meta.Name)
+	}
+	return c.ready, nil
+}
 
 func (h *handle) Warnings() []string {
 	h.c.fake.mu.Lock()
@@ -279,6 +297,7 @@ func (h *handle) disconnect() *connection {
 	if !h.isCut {
 		h.isCut = true
 		close(h.cut)
+		_ = h.connection.Close() // nil is an error, too
 	}
 	if h.conn != nil {
 		h.conn.close()

@@ -63,6 +63,29 @@ func testRemoval(t *testing.T, s *suite) {
 	}
 }
 
+// testLook checks that a container that waits for its job can be looked at again and again, and that
+// nobody takes one that has ended, or that has its job, for a waiting one.
+func testLook(t *testing.T, s *suite) {
+	e, c := s.prepared(t)
+	for range 3 {
+		ready, err := c.Look(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, c.Ready().Build, ready.Build)
+		require.Equal(t, c.Ready().Mounts, ready.Mounts)
+	}
+	require.Zero(t, do(t, c, s.job(t, "nothing"), nil).end.ExitCode)
+	_, err := c.Look(t.Context())
+	require.Error(t, err, "it has had its job")
+
+	removed := s.must(t, e, s.class(), s.meta(t))
+	require.NoError(t, e.Remove(t.Context(), removed.Ref().ID))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = removed.Look(ctx)
+	require.Error(t, err)
+	require.NoError(t, ctx.Err(), "the end of its streams shows")
+}
+
 func testSample(t *testing.T, s *suite) {
 	e, c := s.prepared(t)
 	s.begin(t, c, "spins")

@@ -35,6 +35,7 @@ const (
 	typeInput    frameType = 17
 	typeBye      frameType = 18
 	typeWait     frameType = 19
+	typeLook     frameType = 20
 )
 
 var magic = [4]byte{0, 'E', 'B', 'X'}
@@ -49,7 +50,7 @@ func maxPayload(t frameType) int {
 		return maxReady
 	case typeReport, typeRefused, typeAccepted, typeWaiting:
 		return maxReport
-	case typeJob, typeInput, typeBye, typeWait: // sent to init
+	case typeJob, typeInput, typeBye, typeWait, typeLook: // sent to init
 	}
 	return 0
 }

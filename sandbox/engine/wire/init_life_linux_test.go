@@ -71,6 +71,28 @@ print(n, h.hexdigest())`)
 
 // TestStdinThatNobodyReads checks that init reads the frames behind unread input once the
 // program has ended.
+// TestLook asks init again and again what it sees, while it waits for its job.
+func TestLook(t *testing.T) {
+	c := newContainer(t, "-s", publicDir(t))
+	first := c.ready()
+	for range 3 {
+		again, err := c.Look(c.ctx, c.stdin)
+		require.NoError(t, err)
+		require.Equal(t, first.Stats, again.Stats)
+		require.Equal(t, first.Mounts, again.Mounts)
+	}
+	c.begin(sh("echo hello"))
+	requireExit(t, c, c.end(), 0)
+	require.Equal(t, "hello\n", c.outText.String())
+	require.Zero(t, c.bye())
+
+	// A look with a payload is not one.
+	c = newContainer(t)
+	c.ready()
+	c.send(newFrame(typeLook, []byte("x")))
+	require.Equal(t, 125, c.wait())
+}
+
 func TestStdinThatNobodyReads(t *testing.T) {
 	job := sh("echo begun; read first; exit 4")
 	job.Stdin = true

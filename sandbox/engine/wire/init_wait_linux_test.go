@@ -84,6 +84,7 @@ os.kill(os.getpid(), signal.SIGUSR2)`))
 
 // TestWaiterThatFails: the program starts as if nothing had waited, and nothing of it is left.
 func TestWaiterThatFails(t *testing.T) {
+	t.Parallel()
 	const child = `
 if os.fork() == 0:
     os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)
@@ -179,6 +180,7 @@ time.sleep(1000)`
 // TestEndOfAWaiter: without a job, the end of the controller and signals from outside end init and
 // the waiting process.
 func TestEndOfAWaiter(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]struct {
 		do   func(c *container) error
 		code int
@@ -221,6 +223,7 @@ func waitFor(t *testing.T, is func() bool) {
 
 // TestRefusedWaits checks that init refuses what it does not understand, and a second process.
 func TestRefusedWaits(t *testing.T) {
+	t.Parallel()
 	good, err := waiter("").Encode()
 	require.NoError(t, err)
 	payload := good[headerSize:]

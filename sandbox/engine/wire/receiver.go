@@ -32,6 +32,8 @@ type Receiver struct {
 	// streams have been read, and when the connection has ended.
 	isReady, isWaiting, isAccepted, isOver, closed chan struct{}
 	nonce                                          Nonce
+	// looked is closed when the next ready frame has been read; nil if none was asked for.
+	looked chan struct{}
 }
 
 // expectation is the next part of stdout.
@@ -169,14 +171,8 @@ func (r *Receiver) notFrames(p []byte) []byte {
 // take handles a frame. The lock is held.
 func (r *Receiver) take(t frameType, payload []byte) (err error) {
 	switch {
-	case t == typeReady && r.expect == expectReady:
-		if r.ready, err = parseReady(payload); err == nil {
-			close(r.isReady)
-			r.expect = expectAnswer
-		}
-	case t == typeReady && r.expect == expectAnswer && r.out.resumed:
-		// Somebody restarted the container before it had a job: its log has another beginning.
-		_, err = parseReady(payload)
+	case t == typeReady && (r.expect == expectReady || r.expect == expectAnswer && (r.looked != nil || r.out.resumed)):
+		err = r.takeReady(payload)
 	case t == typeWaiting && r.expect == expectAnswer:
 		r.before, err = parseWaiting(payload)
 		select {
@@ -200,6 +196,23 @@ func (r *Receiver) take(t frameType, payload []byte) (err error) {
 		}
 	default:
 		err = fmt.Errorf("%w: type %d in the wrong place", errFormat, t)
+	}
+	return err
+}
+
+// takeReady handles a ready frame. The lock is held.
+func (r *Receiver) takeReady(payload []byte) error {
+	ready, err := parseReady(payload)
+	switch {
+	case err != nil:
+	case r.expect == expectReady:
+		r.ready, r.expect = ready, expectAnswer
+		close(r.isReady)
+	case r.looked != nil:
+		r.ready = ready
+		close(r.looked)
+		r.looked = nil
+	default: // init was asked to look again, or somebody restarted the container before it had a job
 	}
 	return err
 }
@@ -323,6 +336,27 @@ func (r *Receiver) Waiting(ctx context.Context) (Usage, error) {
 	return r.before, err
 }
 
+// Look asks init, which has no job yet, once more what it sees, and waits for the answer. Only one
+// call may be in progress. If another process has read the first frame of init, this is its first.
+func (r *Receiver) Look(ctx context.Context, stdin io.Writer) (Ready, error) {
+	looked := make(chan struct{})
+	r.mu.Lock()
+	if r.expect == expectReady {
+		looked = r.isReady
+	} else {
+		r.looked = looked
+	}
+	r.mu.Unlock()
+	go func() {
+		// A failed write shows as the end of the connection.
+		_, _ = stdin.Write(newFrame(typeLook, nil))
+	}()
+	err := r.wait(ctx, looked)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ready, err
+}
+
 // Accepted waits until init has accepted the job. The error is errRefused if init refused it,
 // and errFormat if something other than init has answered.
 func (r *Receiver) Accepted(ctx context.Context) error { return r.wait(ctx, r.isAccepted) }
@@ -343,8 +377,9 @@ func (r *Receiver) Unanswered() bool {
 	return r.expect == expectAnswer && !r.cutFrame
 }
 
-// Began reports whether anything but frames of a container without a job has arrived on stdout. A container that was
-// restarted before it had a job has two, and the last one can still be incomplete.
+// Began reports whether anything but frames of a container without a job has arrived on stdout. A
+// container that waited for its job, or was restarted before it had one, has several, and the last one
+// can still be incomplete.
 func (r *Receiver) Began() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"io"
 	"regexp"
+	"sync"
 )
 
 // ControlPattern (RE2) matches control sequences of terminals: colours and movements
@@ -14,7 +15,7 @@ import (
 // nothing.
 const ControlPattern = `(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-Z\\^-~]|\x1b`
 
-var control = regexp.MustCompile(ControlPattern)
+var control = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(ControlPattern) })
 
 // Reserve is how many bytes a piece that goes on stays below the limit, so that a mark
 // and a line feed find room in its line.
@@ -76,7 +77,7 @@ func Each(r io.Reader, most int, visit func(line []byte, cut bool)) error {
 func Plain(line []byte) []byte {
 	line = bytes.TrimRight(line, "\r\n")
 	if bytes.IndexByte(line, 0x1b) >= 0 || bytes.Contains(line, []byte("\u009b")) {
-		line = control.ReplaceAll(line, nil)
+		line = control().ReplaceAll(line, nil)
 	}
 	return line
 }

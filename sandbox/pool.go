@@ -1,0 +1,599 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stage"
+	"github.com/evalbox/evalbox/sandbox/uid"
+)
+
+// Pool bounds the containers that a [Runner] prepares ahead. Each of them waits for one run, has it,
+// and is removed: no two programs share a container.
+//
+// After a run, the runner prepares containers for runs of the same class: those that agree on the
+// image, the limits, the user, the network, the runtime, the paths in the container, and the
+// directories that are mounted there. The file name of the script is one of those paths. Such a run
+// starts in the time that its program needs, and has the same result as one that creates its
+// container.
+type Pool struct {
+	// Size is the most containers that wait at once; 0 means none.
+	Size int
+	// Memory bounds the memory of the waiting containers together, as their kernel counts it,
+	// in bytes; 0 means [DefaultPoolMemory].
+	Memory int64
+	// Age is how long a container waits at most before another one takes its place, and for how
+	// long a class that is not used any more has containers; 0 means [DefaultPoolAge].
+	Age time.Duration
+}
+
+// Defaults of a [Pool].
+const (
+	DefaultPoolMemory = 1 << 30
+	DefaultPoolAge    = 10 * time.Minute
+)
+
+// WithPool makes the runner prepare containers ahead. The default is none.
+func WithPool(p Pool) Option {
+	return func(r *Runner) error {
+		if p.Size < 0 || p.Memory < 0 || p.Age < 0 {
+			return &policy.FieldError{Field: "pool", Rule: "has a negative bound"}
+		}
+		p.Memory, p.Age = cmp.Or(p.Memory, DefaultPoolMemory), cmp.Or(p.Age, DefaultPoolAge)
+		r.pool.bounds = p
+		return nil
+	}
+}
+
+// PoolStatus says what a pool has.
+type PoolStatus struct {
+	// Waiting is the number of containers that wait for a run; Memory is what they use, in
+	// bytes.
+	Waiting int   `json:"waiting"`
+	Memory  int64 `json:"memory_bytes"`
+	// Taken counts the runs that took a container, Cold those that created their own although
+	// the pool is for them as well.
+	Taken int `json:"taken"`
+	Cold  int `json:"cold"`
+	// Problem is why the last container could not be prepared; empty if it could.
+	Problem string `json:"problem,omitempty"`
+}
+
+// pool is the containers of a runner that wait for runs. Its methods may be called concurrently.
+type pool struct {
+	runner *Runner
+	bounds Pool
+
+	mu      sync.Mutex
+	classes []*poolClass // the one that was used last comes first
+	// rejected are containers that nobody can use, and that are to be removed.
+	rejected []*waiting
+	status   PoolStatus
+	// filling is closed when the goroutine that prepares containers has ended; nil if there is
+	// none. stop ends it, and wake tells it that there may be something to do.
+	filling chan struct{}
+	stop    context.CancelFunc
+	wake    chan struct{}
+	closed  bool
+	// changed is closed and replaced when a container is waiting or could not be prepared.
+	changed chan struct{}
+}
+
+// poolClass is the containers for runs of one class.
+type poolClass struct {
+	key string
+	// plan is that of the last run of the class.
+	plan    planned
+	limit   time.Duration
+	used    time.Time
+	waiting []*waiting
+	// failed is the last error; the next run of the class tries again.
+	failed error
+}
+
+// waiting is a container that waits for its run.
+type waiting struct {
+	id        string
+	container engine.Container
+	user      string
+	lease     *uid.Lease // nil if runs share a user
+	stage     *stage.Stage
+	made      time.Time
+	// until is the deadline in its labels: its run must end before.
+	until  time.Time
+	memory int64
+}
+
+// notPooled says why a run cannot have a container that has waited; empty if it can. A container
+// that waits holds nothing that others need, and has nothing that is the run's alone.
+func (r *Runner) notPooled(p planned) string {
+	class, job := p.spec.Class, p.spec.Job
+	switch {
+	case class.Transfer == spec.TransferCopy:
+		return "its files are copied to the engine"
+	case class.GPUs.Any():
+		return "it has GPUs"
+	case len(job.Trees) > 0:
+		return "it has working copies"
+	case job.Egress != nil:
+		return "it has a proxy"
+	case job.Observe != nil:
+		return "it is observed"
+	case job.DiskBound == spec.DiskLoop:
+		return "it has a file system of its own"
+	case job.Keep:
+		return "its container is kept"
+	case p.named:
+		return "its ID was chosen by the caller"
+	}
+	return stage.CanReplace(r.store, job.Final)
+}
+
+// poolKey identifies the class of a run: everything that is fixed when its container is created,
+// with the identity of the mounted files.
+func poolKey(p planned) (string, error) {
+	type source struct {
+		spec.HostMount
+		Device, Inode uint64
+	}
+	mounts := p.spec.Job.Mounts
+	if p.spec.Job.Input != "" {
+		mounts = append([]spec.HostMount{{Source: p.spec.Job.Input, Target: spec.InputDir}}, mounts...)
+	}
+	var sources []source
+	for _, m := range mounts {
+		var stat unix.Stat_t
+		if err := unix.Stat(m.Source, &stat); err != nil {
+			return "", &os.PathError{Op: "stat", Path: m.Source, Err: err}
+		}
+		sources = append(sources, source{m, uint64(stat.Dev), stat.Ino}) //nolint:unconvert // int32 on some platforms
+	}
+	text, err := json.Marshal([]any{engine.ClassHash(p.spec.Class), p.info.ID, sources})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// takeWaiting gives the run a container that waits for one of its class, if there is one. The run
+// then has the ID of the container. Otherwise its warnings say why not, if the pool is on.
+func (a *run) takeWaiting(ctx context.Context) {
+	p := &a.runner.pool
+	var w *waiting
+	switch {
+	case p.bounds.Size > 0:
+		if a.cold = a.runner.notPooled(a.planned); a.cold != "" {
+			return
+		}
+		key, err := poolKey(a.planned)
+		if err != nil {
+			return // the run will say so
+		}
+		if w = p.take(ctx, key, a.planned, a.limit()+deadlineSlack); w == nil {
+			a.cold = errNoneWaits
+		}
+	case a.runner.keeper:
+		w, a.cold = a.askKeeper(ctx)
+	}
+	if w == nil {
+		return
+	}
+	a.spec.Job.RunID, a.request.ID = w.id, w.id
+	a.spec.Class.User, a.uid, a.container, a.waited = w.user, w.lease, w.container, true
+	a.log = a.runner.log.With(logRun, w.id, logContainer, w.container.Ref().ID)
+	a.log.Debug("took a container that was waiting")
+}
+
+// errNoneWaits is why a run has no container that waited, usually.
+const errNoneWaits = "no container of its class was waiting"
+
+// dropWaiting gives up the container of a run that could not be staged.
+func (a *run) dropWaiting(ctx context.Context) error {
+	if !a.waited {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
+	defer cancel()
+	err := errors.Join(a.container.Remove(ctx), a.runner.store.Unreserve(a.spec.Job.RunID))
+	a.left = err != nil
+	return err
+}
+
+// lookPatience is how long the init of a waiting container may take to answer. Only one that was
+// paused takes longer on a machine that works.
+const lookPatience = 2 * time.Second
+
+// take takes a waiting container that is as it should be, for a run that takes at most as long as
+// limit. It removes those that are not.
+func (p *pool) take(ctx context.Context, key string, plan planned, limit time.Duration) *waiting {
+	for {
+		w := p.next(key, plan, limit)
+		if w == nil {
+			return nil
+		}
+		looking, cancel := context.WithTimeout(ctx, lookPatience)
+		ready, err := w.container.Look(looking)
+		cancel()
+		if err == nil {
+			class := plan.spec.Class
+			class.User = w.user
+			err = engine.CheckReady(class, ready)
+		}
+		if err == nil {
+			p.count(func(s *PoolStatus) { s.Taken++ })
+			return w
+		}
+		p.runner.log.Debug("a waiting container is not as it should be", logRun, w.id, logError, err)
+		p.reject(w)
+	}
+}
+
+// reject has a container removed in the background, so that the run does not wait for that.
+func (p *pool) reject(w *waiting) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.rejected = append(p.rejected, w)
+	}
+	p.mu.Unlock()
+	if closed {
+		p.discard(w)
+	}
+}
+
+func (p *pool) count(change func(*PoolStatus)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.status)
+}
+
+// use notes that a class is used, and returns it. The lock is held.
+func (p *pool) use(key string, plan planned, limit time.Duration) *poolClass {
+	i := slices.IndexFunc(p.classes, func(c *poolClass) bool { return c.key == key })
+	c := &poolClass{key: key}
+	if i >= 0 {
+		c = p.classes[i]
+		p.classes = slices.Delete(p.classes, i, i+1)
+	}
+	p.classes = slices.Insert(p.classes, 0, c)
+	c.plan, c.limit, c.used, c.failed = plan, max(c.limit, limit), time.Now(), nil
+	return c
+}
+
+// next takes the oldest container of a class from the pool, and notes that the class is used.
+func (p *pool) next(key string, plan planned, limit time.Duration) *waiting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	c, now := p.use(key, plan, limit), time.Now()
+	for n, w := range c.waiting {
+		if now.Sub(w.made) < p.bounds.Age && now.Add(limit).Before(w.until) {
+			c.waiting = slices.Delete(c.waiting, n, n+1)
+			return w
+		}
+	}
+	p.status.Cold++
+	return nil
+}
+
+// refill prepares containers in the background, behind a program that has just started.
+func (p *pool) refill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bounds.Size == 0 || p.closed || len(p.classes) == 0 {
+		return
+	}
+	if p.filling == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		p.filling, p.stop, p.wake = make(chan struct{}), stop, make(chan struct{}, 1)
+		go p.fill(ctx, p.wake, p.filling)
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fill prepares one container after the other, and removes those that are too old, until ctx ends.
+func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struct{}) {
+	defer close(done)
+	for ctx.Err() == nil {
+		plan, limit, class, old := p.todo()
+		for _, w := range old {
+			p.discard(w)
+		}
+		if class == nil {
+			select {
+			case <-ctx.Done():
+			case <-wake:
+			case <-time.After(p.bounds.Age / 8):
+			}
+			continue
+		}
+		w, err := p.runner.prepareWaiting(ctx, plan, limit)
+		if err != nil {
+			p.runner.log.Debug("no container could be prepared ahead", logError, err)
+		}
+		if p.put(class, w, err) {
+			continue
+		}
+		p.discard(w)
+	}
+}
+
+// todo returns the class that the next container is for, nil if there are enough, and the
+// containers that are removed before. Classes that were used lately share the pool.
+func (p *pool) todo() (plan planned, limit time.Duration, class *poolClass, old []*waiting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	total := 0
+	old, p.rejected = p.rejected, nil
+	var active []*poolClass
+	for _, c := range p.classes {
+		c.waiting = slices.DeleteFunc(c.waiting, func(w *waiting) bool {
+			out := now.Sub(w.made) >= p.bounds.Age || now.Sub(c.used) >= p.bounds.Age
+			if out {
+				old = append(old, w)
+			}
+			return out
+		})
+		total += len(c.waiting)
+		if now.Sub(c.used) < p.bounds.Age && c.failed == nil && len(active) < p.bounds.Size {
+			active = append(active, c)
+		}
+	}
+	p.classes = slices.DeleteFunc(p.classes, func(c *poolClass) bool { return now.Sub(c.used) >= p.bounds.Age && len(c.waiting) == 0 })
+	for i, c := range active {
+		share := p.bounds.Size / len(active)
+		if i < p.bounds.Size%len(active) {
+			share++
+		}
+		if len(c.waiting) >= share {
+			continue
+		}
+		if total >= p.bounds.Size { // another class has more than its share
+			most := slices.MaxFunc(p.classes, func(a, b *poolClass) int { return len(a.waiting) - len(b.waiting) })
+			if most == c {
+				continue
+			}
+			old = append(old, most.waiting[0])
+			most.waiting = most.waiting[1:]
+		}
+		if p.memory() >= p.bounds.Memory {
+			c.failed = errPoolMemory
+			p.status.Problem = errPoolMemory.Error()
+			continue
+		}
+		return c.plan, c.limit, c, old
+	}
+	return planned{}, 0, nil, old
+}
+
+var errPoolMemory = errors.New("the waiting containers use all the memory that the pool may have")
+
+// memory is the memory of the waiting containers. The lock is held.
+func (p *pool) memory() (sum int64) {
+	for _, c := range p.classes {
+		for _, w := range c.waiting {
+			sum += w.memory
+		}
+	}
+	return sum
+}
+
+// put adds a container that waits now. It is false if the pool was closed meanwhile.
+func (p *pool) put(class *poolClass, w *waiting, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status.Problem = ""
+	switch {
+	case err != nil:
+		class.failed, p.status.Problem = err, err.Error()
+	case p.closed:
+		return false
+	default:
+		class.waiting = append(class.waiting, w)
+	}
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+	return true
+}
+
+// discard removes a container that gets no run, and everything that it has.
+func (p *pool) discard(w *waiting) {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
+	defer cancel()
+	// Nobody waits for a result here, so this waits until the container is gone.
+	err := errors.Join(w.container.Remove(ctx), p.runner.engine.Remove(ctx, w.container.Ref().ID))
+	if err = errors.Join(err, giveBackUID(w.lease, err == nil), p.runner.store.Unreserve(w.id)); err != nil {
+		p.runner.log.Warn("a waiting container was left behind", logRun, w.id, logError, err)
+	}
+}
+
+// close removes all waiting containers. Nobody takes one any more.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	filling, stop := p.filling, p.stop
+	p.mu.Unlock()
+	if filling == nil {
+		return
+	}
+	stop()
+	<-filling
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var discards sync.WaitGroup
+	all := p.rejected
+	for _, c := range p.classes {
+		all = append(all, c.waiting...)
+	}
+	p.classes, p.rejected = nil, nil
+	for _, w := range all {
+		discards.Go(func() { p.discard(w) })
+	}
+	discards.Wait()
+}
+
+// Warm prepares containers for requests like this one, and returns when n of them are waiting, or
+// as many as the pool may have. It is an error if this request cannot have a container that has
+// waited.
+func (r *Runner) Warm(ctx context.Context, req Request, n int) error {
+	p := &r.pool
+	if p.bounds.Size == 0 {
+		return errors.New("sandbox: the runner has no pool; use WithPool")
+	}
+	plan, err := r.plan(ctx, req)
+	if err != nil {
+		return err
+	}
+	if reason := r.notPooled(plan); reason != "" {
+		return fmt.Errorf("sandbox: no container can wait for this run: %s", reason)
+	}
+	key, err := poolKey(plan)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	c := p.use(key, plan, programLimit(plan.spec.Job)+deadlineSlack)
+	p.mu.Unlock()
+	for n = min(n, p.bounds.Size); ; {
+		p.refill()
+		p.mu.Lock()
+		if p.changed == nil {
+			p.changed = make(chan struct{})
+		}
+		changed, have, failed := p.changed, len(c.waiting), c.failed
+		p.mu.Unlock()
+		switch {
+		case failed != nil:
+			return fmt.Errorf("preparing a container ahead: %w", failed)
+		case have >= n:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// PoolStatus says what the pool has.
+func (r *Runner) PoolStatus() PoolStatus {
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	s := r.pool.status
+	for _, c := range r.pool.classes {
+		s.Waiting += len(c.waiting)
+	}
+	s.Memory = r.pool.memory()
+	return s
+}
+
+// prepareWaiting prepares one container for runs like a plan. After an error nothing is left behind.
+func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Duration) (_ *waiting, err error) {
+	if err := enoughMemory(); err != nil {
+		return nil, err
+	}
+	until := time.Now().Add(r.pool.bounds.Age + limit)
+	key, err := poolKey(plan)
+	if err != nil {
+		return nil, err
+	}
+	plan.spec.Job = waitingJob(plan.spec.Job)
+	plan.spec.Job.RunID = record.NewID(time.Now())
+	a := newRun(r, plan, runOptions{}, time.Now())
+	if err := a.leaseUID(ctx, until); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			a.releaseUID()
+		}
+	}()
+	a.stage, err = stage.OpenAhead(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Verified: a.verified,
+		Warn: a.warn.add, Stop: a.stop, Log: a.log})
+	if err != nil {
+		return nil, err
+	}
+	err = a.create(ctx, a.stage.Sources, until)
+	if now, keyErr := poolKey(plan); err == nil && (keyErr != nil || now != key) {
+		err = errors.Join(errors.New("a directory that is mounted was replaced meanwhile"), keyErr)
+	}
+	if err != nil {
+		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
+		defer cancel()
+		if !a.nameTaken {
+			err = errors.Join(err, r.engine.Remove(cleaning, a.spec.Job.ContainerName()))
+		}
+		return nil, errors.Join(err, r.store.Unreserve(a.spec.Job.RunID))
+	}
+	w := &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, stage: a.stage, made: time.Now(), until: until}
+	if usage, ok := a.container.Sample(ctx); ok {
+		w.memory = usage.PeakMemory
+	}
+	return w, nil
+}
+
+// waitingJob is the part of a job that its container depends on.
+func waitingJob(job spec.Job) spec.Job {
+	return spec.Job{Script: job.Script, Input: job.Input, Mounts: job.Mounts}
+}
+
+// sweepPool removes the waiting containers of dead processes. Their inits have ended.
+func (r *Runner) sweepPool(ctx context.Context) error {
+	ids, err := r.store.Abandoned()
+	errs := []error{err}
+	for _, id := range ids {
+		err := r.engine.Remove(ctx, spec.Job{RunID: id}.ContainerName())
+		if err == nil {
+			err = r.store.Unreserve(id)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// enoughMemory refuses to prepare a container ahead while the machine is short of memory: a run that
+// needs one now comes first.
+func enoughMemory() error {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return nil //nolint:nilerr // not Linux
+	}
+	var total, available int64
+	for line := range strings.Lines(string(text)) {
+		_, _ = fmt.Sscanf(line, "MemTotal: %d kB", &total) // other lines
+		_, _ = fmt.Sscanf(line, "MemAvailable: %d kB", &available)
+	}
+	if available*minAvailable < total {
+		return fmt.Errorf("the machine has %v of %v of memory left", policy.Size(available<<10), policy.Size(total<<10))
+	}
+	return nil
+}
+
+// minAvailable is the part of the memory of the machine, as 1/n, that is left to others.
+const minAvailable = 16

@@ -1,0 +1,162 @@
+package stage
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// OpenAhead makes the files of a container that is prepared before its run exists, with the ID that
+// the run gets: an empty program, an empty ./final, and what is mounted beside them. [Open] takes
+// them over. The stage that it returns is only good for [Stage.CheckMounted] and its Sources. After
+// an error nothing is left behind.
+func OpenAhead(o Options) (*Stage, error) {
+	id := o.Plan.Job.RunID
+	dir, err := o.Store.Reserve(id)
+	if err != nil {
+		return nil, err
+	}
+	s := newStage(o, dir)
+	if err := s.fillAhead(); err != nil {
+		return nil, errors.Join(err, o.Store.Unreserve(id))
+	}
+	return s, nil
+}
+
+func (s *Stage) fillAhead() (err error) {
+	if s.Plan.Job.Script != "" {
+		if s.Sources[spec.RoleProgram], err = s.writeProgram(nil); err != nil {
+			return err
+		}
+	}
+	if err := s.openSources(); err != nil {
+		return err
+	}
+	final := filepath.Join(s.Dir, record.OwnFinal)
+	if err := fsx.MkdirReadable(final); err != nil {
+		return record.StateError(final, "cannot be made", err)
+	}
+	s.Sources[spec.RoleFinal] = final
+	return nil
+}
+
+// CanReplace says why the directory of a waiting container cannot become a ./final by rename; it is
+// empty if it can.
+func CanReplace(store *record.Store, final string) (reason string) {
+	if final == "" {
+		return ""
+	}
+	if err := os.MkdirAll(store.PoolDir(), 0o700); err != nil {
+		return "the state directory is not writable"
+	}
+	parent := filepath.Dir(final)
+	var at, above, pool unix.Stat_t
+	if unix.Stat(parent, &above) != nil || unix.Stat(store.PoolDir(), &pool) != nil || above.Dev != pool.Dev {
+		return "its ./final is on another file system than the state directory"
+	}
+	if unix.Access(parent, unix.W_OK|unix.X_OK) != nil {
+		return "the directory of its ./final is not writable"
+	}
+	err := unix.Lstat(final, &at)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return ""
+	case err != nil:
+		return "its ./final cannot be read"
+	case at.Dev != above.Dev:
+		return "its ./final is on another file system than the state directory"
+	case os.Geteuid() != 0 && int(at.Uid) != os.Geteuid():
+		return "its ./final belongs to another user"
+	}
+	if fsx.InRoot(final, func(root *os.Root) error {
+		if now, err := fsx.StateOf(root); err != nil || len(now.Attributes) > 0 {
+			return errors.New("not a plain directory")
+		}
+		return nil
+	}) != nil {
+		return "its ./final cannot be read, or has an ACL or extended attributes"
+	}
+	return probeReplace(store, final)
+}
+
+// probeReplace tries to move a directory beside ./final: a mount may have the same device and refuse
+// it nevertheless, and so may a mount at ./final itself.
+func probeReplace(store *record.Store, final string) (reason string) {
+	probe, err := os.MkdirTemp(store.PoolDir(), ".probe-*")
+	if err != nil {
+		return "the state directory is not writable"
+	}
+	beside := filepath.Join(filepath.Dir(final), filepath.Base(probe))
+	moved := os.Rename(probe, beside)
+	if moved == nil {
+		probe = beside
+	}
+	if err := os.Remove(probe); err != nil || moved != nil {
+		return "no directory can be moved from the state directory to its ./final"
+	}
+	return ""
+}
+
+// replace makes the directory that the container has mounted ./final, which is empty, with the owner
+// and permissions of the old one. The new one is locked before anybody can find it.
+func (f *final) replace() error {
+	if f.waiting == "" {
+		return nil
+	}
+	rule := "cannot be replaced by the directory of the container that waited"
+	opened, err := f.root.Stat(".")
+	if err != nil {
+		return f.pathError(rule, err)
+	}
+	if named, err := os.Lstat(f.path); err != nil || !os.SameFile(opened, named) {
+		return f.pathError(rule, errors.New("it was replaced by something else"))
+	}
+	root, err := os.OpenRoot(f.waiting)
+	if err != nil {
+		return f.pathError(rule, err)
+	}
+	lock, err := lockDir(f.waiting)
+	if err == nil {
+		err = f.adjust(root, opened)
+	}
+	if err == nil {
+		err = unix.Rename(f.waiting, f.path) // os.Rename refuses a directory that exists
+	}
+	if err != nil {
+		err = f.pathError(rule, err)
+		if lock != nil {
+			err = errors.Join(err, lock.Close())
+		}
+		return errors.Join(err, root.Close())
+	}
+	err = errors.Join(f.root.Close(), f.dir.Close())
+	f.root, f.dir, f.waiting = root, lock, ""
+	return err
+}
+
+// adjust gives a new ./final the owner and permissions of the old one, and notes that it is the one
+// that is handed back.
+func (f *final) adjust(root *os.Root, old os.FileInfo) error {
+	uid, gid, ok := fsx.OwnerOf(old)
+	if ok {
+		if err := root.Lchown(".", uid, gid); err != nil && !errors.Is(err, syscall.EPERM) {
+			return err
+		}
+	}
+	if err := root.Chmod(".", old.Mode()); err != nil {
+		return err
+	}
+	if f.owner.Dir == nil {
+		return nil
+	}
+	now, err := fsx.StateOf(root)
+	f.owner.Dir.Device, f.owner.Dir.Inode = now.Device, now.Inode
+	return err
+}
