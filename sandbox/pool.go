@@ -82,7 +82,9 @@ type pool struct {
 
 	mu      sync.Mutex
 	classes []*poolClass // the one that was used last comes first
-	status  PoolStatus
+	// rejected are containers that nobody can use, and that are to be removed.
+	rejected []*waiting
+	status   PoolStatus
 	// filling is closed when the goroutine that prepares containers has ended; nil if there is
 	// none. stop ends it, and wake tells it that there may be something to do.
 	filling chan struct{}
@@ -174,20 +176,23 @@ func poolKey(p planned) (string, error) {
 // then has the ID of the container. Otherwise its warnings say why not, if the pool is on.
 func (a *run) takeWaiting(ctx context.Context) {
 	p := &a.runner.pool
-	if p.bounds.Size == 0 {
-		return
+	var w *waiting
+	switch {
+	case p.bounds.Size > 0:
+		if a.cold = a.runner.notPooled(a.planned); a.cold != "" {
+			return
+		}
+		key, err := poolKey(a.planned)
+		if err != nil {
+			return // the run will say so
+		}
+		if w = p.take(ctx, key, a.planned, a.limit()+deadlineSlack); w == nil {
+			a.cold = errNoneWaits
+		}
+	case a.runner.keeper:
+		w, a.cold = a.askKeeper(ctx)
 	}
-	if reason := a.runner.notPooled(a.planned); reason != "" {
-		a.cold = reason
-		return
-	}
-	key, err := poolKey(a.planned)
-	if err != nil {
-		return // the run will say so
-	}
-	w := p.take(ctx, key, a.planned, a.limit()+deadlineSlack)
 	if w == nil {
-		a.cold = "no container of its class was waiting"
 		return
 	}
 	a.spec.Job.RunID, a.request.ID = w.id, w.id
@@ -195,6 +200,9 @@ func (a *run) takeWaiting(ctx context.Context) {
 	a.log = a.runner.log.With(logRun, w.id, logContainer, w.container.Ref().ID)
 	a.log.Debug("took a container that was waiting")
 }
+
+// errNoneWaits is why a run has no container that waited, usually.
+const errNoneWaits = "no container of its class was waiting"
 
 // dropWaiting gives up the container of a run that could not be staged.
 func (a *run) dropWaiting(ctx context.Context) error {
@@ -233,7 +241,20 @@ func (p *pool) take(ctx context.Context, key string, plan planned, limit time.Du
 			return w
 		}
 		p.runner.log.Debug("a waiting container is not as it should be", logRun, w.id, logError, err)
-		go p.discard(w)
+		p.reject(w)
+	}
+}
+
+// reject has a container removed in the background, so that the run does not wait for that.
+func (p *pool) reject(w *waiting) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.rejected = append(p.rejected, w)
+	}
+	p.mu.Unlock()
+	if closed {
+		p.discard(w)
 	}
 }
 
@@ -296,7 +317,7 @@ func (p *pool) refill() {
 func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
 	for ctx.Err() == nil {
-		plan, class, old := p.todo()
+		plan, limit, class, old := p.todo()
 		for _, w := range old {
 			p.discard(w)
 		}
@@ -308,7 +329,7 @@ func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struc
 			}
 			continue
 		}
-		w, err := p.runner.prepareWaiting(ctx, plan, class.limit)
+		w, err := p.runner.prepareWaiting(ctx, plan, limit)
 		if err != nil {
 			p.runner.log.Debug("no container could be prepared ahead", logError, err)
 		}
@@ -321,11 +342,12 @@ func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struc
 
 // todo returns the class that the next container is for, nil if there are enough, and the
 // containers that are removed before. Classes that were used lately share the pool.
-func (p *pool) todo() (plan planned, class *poolClass, old []*waiting) {
+func (p *pool) todo() (plan planned, limit time.Duration, class *poolClass, old []*waiting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	total := 0
+	old, p.rejected = p.rejected, nil
 	var active []*poolClass
 	for _, c := range p.classes {
 		c.waiting = slices.DeleteFunc(c.waiting, func(w *waiting) bool {
@@ -362,9 +384,9 @@ func (p *pool) todo() (plan planned, class *poolClass, old []*waiting) {
 			p.status.Problem = errPoolMemory.Error()
 			continue
 		}
-		return c.plan, c, old
+		return c.plan, c.limit, c, old
 	}
-	return planned{}, nil, old
+	return planned{}, 0, nil, old
 }
 
 var errPoolMemory = errors.New("the waiting containers use all the memory that the pool may have")
@@ -403,7 +425,8 @@ func (p *pool) put(class *poolClass, w *waiting, err error) bool {
 func (p *pool) discard(w *waiting) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
 	defer cancel()
-	err := w.container.Remove(ctx)
+	// Nobody waits for a result here, so this waits until the container is gone.
+	err := errors.Join(w.container.Remove(ctx), p.runner.engine.Remove(ctx, w.container.Ref().ID))
 	if err = errors.Join(err, giveBackUID(w.lease, err == nil), p.runner.store.Unreserve(w.id)); err != nil {
 		p.runner.log.Warn("a waiting container was left behind", logRun, w.id, logError, err)
 	}
@@ -423,11 +446,13 @@ func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var discards sync.WaitGroup
+	all := p.rejected
 	for _, c := range p.classes {
-		for _, w := range c.waiting {
-			discards.Go(func() { p.discard(w) })
-		}
-		c.waiting = nil
+		all = append(all, c.waiting...)
+	}
+	p.classes, p.rejected = nil, nil
+	for _, w := range all {
+		discards.Go(func() { p.discard(w) })
 	}
 	discards.Wait()
 }
@@ -494,8 +519,12 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 		return nil, err
 	}
 	until := time.Now().Add(r.pool.bounds.Age + limit)
-	job := plan.spec.Job
-	plan.spec.Job = spec.Job{RunID: record.NewID(time.Now()), Script: job.Script, Input: job.Input, Mounts: job.Mounts}
+	key, err := poolKey(plan)
+	if err != nil {
+		return nil, err
+	}
+	plan.spec.Job = waitingJob(plan.spec.Job)
+	plan.spec.Job.RunID = record.NewID(time.Now())
 	a := newRun(r, plan, runOptions{}, time.Now())
 	if err := a.leaseUID(ctx, until); err != nil {
 		return nil, err
@@ -510,7 +539,11 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 	if err != nil {
 		return nil, err
 	}
-	if err := a.create(ctx, a.stage.Sources, until); err != nil {
+	err = a.create(ctx, a.stage.Sources, until)
+	if now, keyErr := poolKey(plan); err == nil && (keyErr != nil || now != key) {
+		err = errors.Join(errors.New("a directory that is mounted was replaced meanwhile"), keyErr)
+	}
+	if err != nil {
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 		defer cancel()
 		if !a.nameTaken {
@@ -523,6 +556,11 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 		w.memory = usage.PeakMemory
 	}
 	return w, nil
+}
+
+// waitingJob is the part of a job that its container depends on.
+func waitingJob(job spec.Job) spec.Job {
+	return spec.Job{Script: job.Script, Input: job.Input, Mounts: job.Mounts}
 }
 
 // sweepPool removes the waiting containers of dead processes. Their inits have ended.
