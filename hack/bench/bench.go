@@ -29,8 +29,10 @@ type bench struct {
 	// dir has everything that is written, and is deleted at the end.
 	dir string
 	// empty is an empty directory of inputs.
-	empty   string
-	cli     cli
+	empty string
+	cli   cli
+	// keeper is the CLI with a state directory for which a process keeps a pool.
+	keeper  cli
 	plan    spec.Spec
 	library *sandbox.Runner
 	// pool is a runner with a waiting container.
@@ -110,6 +112,10 @@ func (b *bench) open(ctx context.Context) error {
 	if b.pool, err = b.runner("pool", sandbox.WithPool(sandbox.Pool{Size: 1})); err != nil {
 		return err
 	}
+	b.keeper = cli{program: program, stateDir: filepath.Join(b.dir, "keeper")}
+	if err := b.startKeeper(ctx); err != nil {
+		return err
+	}
 	if b.held, err = b.hold(ctx); err != nil {
 		return err
 	}
@@ -147,19 +153,27 @@ func (b *bench) runner(name string, opts ...sandbox.Option) (*sandbox.Runner, er
 // settle waits until the engine has removed every container of evalbox that this benchmark
 // started, except those that wait.
 func (b *bench) settle(ctx context.Context) error {
-	for {
-		found, err := b.library.Containers(ctx)
+	return poll(ctx, func() (bool, error) {
+		kept, err := b.kept()
 		if err != nil {
-			return err
+			return false, err
 		}
-		left := -b.pool.PoolStatus().Waiting
+		found, err := b.library.Containers(ctx)
+		left := -b.pool.PoolStatus().Waiting - kept.Waiting
 		for _, c := range found {
 			if strings.HasPrefix(c.Labels[spec.LabelState], b.dir) && (b.held == nil || c.Labels[spec.LabelRun] != b.held.id) {
 				left++
 			}
 		}
-		if left == 0 {
-			return nil
+		return left == 0, err
+	})
+}
+
+// poll waits until something is done.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():

@@ -39,6 +39,7 @@ const (
 	sideLibrary   = "library"
 	sidePool      = "pool"
 	sidePoolJob   = "pool, job to report"
+	sideKeeper    = "sandbox run, keeper"
 	sideDocker    = "docker run --rm"
 	sideExec      = "docker exec"
 	sidePython    = "containers.run"
@@ -60,7 +61,7 @@ const (
 
 // everySide can run anything that needs neither inputs nor outputs.
 var everySide = []string{
-	sideCLI, sideLibrary, sidePool, sideDocker, sideExec, sidePython, sideRunc, sideBwrap, sideGVisor, sideInside, sideHost,
+	sideCLI, sideLibrary, sidePool, sideKeeper, sideDocker, sideExec, sidePython, sideRunc, sideBwrap, sideGVisor, sideInside, sideHost,
 }
 
 const (
@@ -94,9 +95,9 @@ var cases = []benchCase{
 	{name: "print", what: "python3 -c 'print(1)'", task: code("print(1)"), sides: []string{sidePool, sideDocker, sideInside}, against: sideInside},
 	{name: "import", what: "import and use numpy, pandas and scikit-learn", task: code(useModules), sides: everySide},
 	{name: "output", what: fmt.Sprintf("%d MB of output", outputMB), task: code(fmt.Sprintf(printOutput, outputMB)),
-		sides: []string{sideCLI, sideDocker, sideRunc, sideBwrap}},
-	{name: "files", what: "10,000 output files", task: code(fmt.Sprintf(writeFiles, outputFiles)), sides: []string{sideCLI, sideLibrary, sidePool, sideDocker, sideRunc}, rounds: 5},
-	{name: "input", what: "an input tree of 1 GB", task: inputTree, sides: []string{sideCLI, sideLibrary, sidePool, sideDocker, sidePython, sideRunc, sideBwrap, sideGVisor}},
+		sides: []string{sideCLI, sideKeeper, sideDocker, sideRunc, sideBwrap}},
+	{name: "files", what: "10,000 output files", task: code(fmt.Sprintf(writeFiles, outputFiles)), sides: []string{sideCLI, sideLibrary, sidePool, sideKeeper, sideDocker, sideRunc}, rounds: 5},
+	{name: "input", what: "an input tree of 1 GB", task: inputTree, sides: []string{sideCLI, sideLibrary, sidePool, sideKeeper, sideDocker, sidePython, sideRunc, sideBwrap, sideGVisor}},
 	{name: "batch", what: "200 scripts with 2 workers, until nothing is left", own: (*bench).batch,
 		against: sideXargs, rounds: 3},
 	{name: "growth", what: "one run after 10, 100 and 1,000 others in the same state directory, by the same process",

@@ -23,6 +23,9 @@ type sample struct {
 	cpu time.Duration
 	// peakKiB is the peak memory of a command.
 	peakKiB int64
+	// cold says why there was no container that was waiting; empty if there was or need not be.
+	// The first run of a class has none.
+	cold string
 }
 
 // side is one way to run a task.
@@ -79,6 +82,9 @@ func (b *bench) inTurn(ctx context.Context, c *oneCase, n int, t task, sides []s
 			}
 			if round == 0 {
 				continue
+			}
+			if took.cold != "" {
+				return fmt.Errorf("%s: no container was waiting: %s", s.name, took.cold)
 			}
 			c.addSample(s.name, took)
 			if s.job != "" {

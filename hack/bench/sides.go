@@ -31,9 +31,11 @@ func (b *bench) sides() []side {
 	return []side{
 		{name: sideCLI, run: func(ctx context.Context, t task) (sample, error) { return timed(b.cli.run(ctx, t, "--quiet")) }},
 		{name: sideLibrary, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.library, t) }},
-		{name: sidePool, run: b.pooled, job: sidePoolJob, ready: func(ctx context.Context, t task) error {
-			return b.pool.Warm(ctx, b.request(t), 1)
-		}},
+		{
+			name: sidePool, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.pool, t) }, job: sidePoolJob,
+			ready: func(ctx context.Context, t task) error { return b.pool.Warm(ctx, b.request(t), 1) },
+		},
+		{name: sideKeeper, run: b.keptRun, ready: b.keptReady},
 		{name: sideDocker, run: b.withFinal(b.dockerSide)},
 		{name: sideExec, run: func(ctx context.Context, t task) (sample, error) {
 			return timed(exec.CommandContext(ctx, "docker", append([]string{"exec", b.running}, t.program...)...))
@@ -71,24 +73,19 @@ func (b *bench) inProcess(ctx context.Context, r *sandbox.Runner, t task) (sampl
 	if res.Status != result.StatusExited || res.ExitCode != 0 {
 		return sample{}, fmt.Errorf("run %s: %s: %s", res.ID, res.Explanation, res.Stderr)
 	}
-	if res.Pool != nil && !res.Pool.Waited {
-		return sample{}, fmt.Errorf("run %s had no container that was waiting: %s", res.ID, res.Pool.Reason)
+	if r == b.pool {
+		s.cold = whyCold(res)
 	}
 	return s, nil
 }
 
-// pooled measures a run in a container that was waiting.
-func (b *bench) pooled(ctx context.Context, t task) (sample, error) {
-	return b.inProcess(ctx, b.pool, t)
-}
-
 // forget deletes the records, so that the disk does not fill.
 func (b *bench) forget() error {
-	ours, err := record.Open(b.cli.stateDir)
-	if err != nil {
-		return err
-	}
-	for _, store := range []*record.Store{ours, b.library.Store(), b.pool.Store()} {
+	for _, dir := range []string{b.cli.stateDir, b.keeper.stateDir, b.library.Store().Dir(), b.pool.Store().Dir()} {
+		store, err := record.Open(dir)
+		if err != nil {
+			return err
+		}
 		ids, err := store.IDs()
 		if err != nil {
 			return err
