@@ -109,7 +109,7 @@ func (b *bench) open(ctx context.Context) error {
 	if b.library, err = b.runner("library"); err != nil {
 		return err
 	}
-	if b.pool, err = b.runner("pool", sandbox.WithPool(sandbox.Pool{Size: 1})); err != nil {
+	if b.pool, err = b.runner("pool", sandbox.WithPool(sandbox.Pool{Size: 2})); err != nil {
 		return err
 	}
 	b.keeper = cli{program: program, stateDir: filepath.Join(b.dir, "keeper")}

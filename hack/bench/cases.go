@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -31,6 +32,8 @@ type task struct {
 	program []string
 	// input is the directory of the inputs; empty for an empty one.
 	input string
+	// preload are the modules that a waiting interpreter has imported, on the side that has one.
+	preload []string
 }
 
 // The names of the sides. Their text is what the tables have.
@@ -39,6 +42,8 @@ const (
 	sideLibrary   = "library"
 	sidePool      = "pool"
 	sidePoolJob   = "pool, job to report"
+	sidePreload   = "pool, preload"
+	sideWaiterJob = "pool, preload, job to report"
 	sideKeeper    = "sandbox run, keeper"
 	sideDocker    = "docker run --rm"
 	sideExec      = "docker exec"
@@ -92,8 +97,8 @@ assert len(sizes) == %d and sum(sizes) == %d, (len(sizes), sum(sizes))`
 // cases are all of them, in the order of the table.
 var cases = []benchCase{
 	{name: "pass", what: "python3 -c pass", task: code("pass"), sides: everySide},
-	{name: "print", what: "python3 -c 'print(1)'", task: code("print(1)"), sides: []string{sidePool, sideDocker, sideInside}, against: sideInside},
-	{name: "import", what: "import and use numpy, pandas and scikit-learn", task: code(useModules), sides: everySide},
+	{name: "print", what: "python3 -c 'print(1)'", task: code("print(1)", "sys"), sides: []string{sidePool, sidePreload, sideDocker, sideInside}, against: sideInside},
+	{name: "import", what: "import and use numpy, pandas and scikit-learn", task: code(useModules, "numpy", "pandas", "sklearn.linear_model"), sides: append(slices.Clone(everySide), sidePreload)},
 	{name: "output", what: fmt.Sprintf("%d MB of output", outputMB), task: code(fmt.Sprintf(printOutput, outputMB)),
 		sides: []string{sideCLI, sideKeeper, sideDocker, sideRunc, sideBwrap}},
 	{name: "files", what: "10,000 output files", task: code(fmt.Sprintf(writeFiles, outputFiles)), sides: []string{sideCLI, sideLibrary, sidePool, sideKeeper, sideDocker, sideRunc}, rounds: 5},
@@ -110,9 +115,11 @@ var cases = []benchCase{
 		against: sideContainer},
 }
 
-// code is a task that runs Python code.
-func code(text string) func(string) (task, error) {
-	return func(string) (task, error) { return task{program: []string{"python3", "-c", text}}, nil }
+// code is a task that runs Python code, and names the modules that it can have imported before.
+func code(text string, preload ...string) func(string) (task, error) {
+	return func(string) (task, error) {
+		return task{program: []string{"python3", "-c", text}, preload: preload}, nil
+	}
 }
 
 // inputTree is a task that looks at every file of a tree.

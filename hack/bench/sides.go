@@ -30,10 +30,14 @@ import (
 func (b *bench) sides() []side {
 	return []side{
 		{name: sideCLI, run: func(ctx context.Context, t task) (sample, error) { return timed(b.cli.run(ctx, t, "--quiet")) }},
-		{name: sideLibrary, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.library, t) }},
+		{name: sideLibrary, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.library, b.request(t)) }},
 		{
-			name: sidePool, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.pool, t) }, job: sidePoolJob,
+			name: sidePool, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.pool, b.request(t)) }, job: sidePoolJob,
 			ready: func(ctx context.Context, t task) error { return b.pool.Warm(ctx, b.request(t), 1) },
+		},
+		{
+			name: sidePreload, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.pool, b.preloaded(t)) }, job: sideWaiterJob,
+			ready: func(ctx context.Context, t task) error { return b.pool.Warm(ctx, b.preloaded(t), 1) },
 		},
 		{name: sideKeeper, run: b.keptRun, ready: b.keptReady},
 		{name: sideDocker, run: b.withFinal(b.dockerSide)},
@@ -53,14 +57,21 @@ func (b *bench) request(t task) sandbox.Request {
 	return sandbox.Request{Image: b.plan.Class.Image.ID, Command: t.program, Input: t.input, Limits: policy.Limits{Timeout: runTimeout}}
 }
 
+// preloaded is a request whose interpreter waits.
+func (b *bench) preloaded(t task) sandbox.Request {
+	req := b.request(t)
+	req.Preload = t.preload
+	return req
+}
+
 // runTimeout is the time limit of a run.
 const runTimeout = time.Minute
 
 // inProcess measures one run through the library: Run called, result on disk.
-func (b *bench) inProcess(ctx context.Context, r *sandbox.Runner, t task) (sample, error) {
+func (b *bench) inProcess(ctx context.Context, r *sandbox.Runner, req sandbox.Request) (sample, error) {
 	var sent, reported time.Time
 	began := time.Now()
-	res, err := r.Run(ctx, b.request(t), sandbox.Hooks{
+	res, err := r.Run(ctx, req, sandbox.Hooks{
 		Admit: func(context.Context) (func(), error) {
 			return func() { reported = time.Now() }, nil // called when the program has ended
 		},
@@ -72,6 +83,9 @@ func (b *bench) inProcess(ctx context.Context, r *sandbox.Runner, t task) (sampl
 	s := sample{took: time.Since(began), job: reported.Sub(sent)}
 	if res.Status != result.StatusExited || res.ExitCode != 0 {
 		return sample{}, fmt.Errorf("run %s: %s: %s", res.ID, res.Explanation, res.Stderr)
+	}
+	if res.Preload != nil && !res.Preload.Used {
+		return sample{}, fmt.Errorf("run %s was not preloaded: %s", res.ID, res.Preload.Reason)
 	}
 	if r == b.pool {
 		s.cold = whyCold(res)
