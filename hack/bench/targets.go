@@ -98,3 +98,16 @@ func (t target) row(r *report) []string {
 	}
 	return append(cells, measured.String(), verdict)
 }
+
+// targetHead are the headings of the cells of a target.
+var targetHead = []string{"target", "limit", "measured", "result"}
+
+// targets returns the cells of the targets that were measured.
+func (r *report) targets() (rows [][]string) {
+	for _, t := range targets {
+		if row := t.row(r); row != nil {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
