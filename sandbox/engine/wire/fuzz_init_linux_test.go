@@ -68,7 +68,7 @@ func ask(t *testing.T, path string, sent []byte) answer {
 		}
 	case typeRefused:
 		a.refused = true
-	case 0, typeReady, typeReport, typeJob, typeInput, typeBye:
+	case 0, typeReady, typeReport, typeJob, typeInput, typeBye, typeLook:
 	}
 	_, _ = io.Copy(io.Discard, stdout)
 	_ = cmd.Wait() // the exit code is checked instead
