@@ -9,6 +9,8 @@ IMAGE         ?= debian
 SANDBOX       := bin/sandbox
 TEST_TIMEOUT  ?= 15m
 TEST_FLAGS    ?=
+# What is measured, and how often: -case pass,import -n 20
+BENCH_FLAGS   ?=
 # How often each cell of the fault table is run, and how long the mixed load takes.
 SOAK_N        ?= 1
 SOAK_TIME     ?= 30m
@@ -126,9 +128,11 @@ $(VULNCHECK):
 	GOBIN=$(CURDIR)/$(dir $(VULNCHECK)) go install golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION)
 
 .PHONY: bench
-bench: image engines ## measure against docker run, on the engines of the tests
+bench: image engines ## measure beside docker run, runc, gVisor and others, on the engines of the tests (half an hour each)
+	@hack/setup.sh bench-tools
+	@mkdir -p .cache/bench
 	@for engine in $(ENGINES); do echo "engine $$engine: go run ./hack/bench"; \
-	  $(AS_ROOT) hack/engine run $$engine go run ./hack/bench; done
+	  $(AS_ROOT) hack/engine run $$engine go run ./hack/bench -json .cache/bench/$$engine.json $(BENCH_FLAGS); done
 
 # What takes an hour or more on each engine: every fault at every step of a run, 1,000 runs
 # of one process, and a mixed load.

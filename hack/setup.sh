@@ -7,6 +7,8 @@
 #   hack/setup.sh test-tools    what the tests start or are compiled with: C
 #                               compilers for both architectures of sandbox-init,
 #                               a registry, an ssh server, mkfs.ext4, gVisor
+#   hack/setup.sh bench-tools   what the benchmark measures beside evalbox:
+#                               bubblewrap, gVisor, python3-docker
 #   hack/setup.sh vm-tools      what the machine of hack/vm is made and run with
 #   hack/setup.sh prefix        prints what a command that needs the engine is
 #                               to be prefixed with: nothing, or sudo
@@ -212,16 +214,38 @@ unpack() {
 	rm -r "$tools/partial"
 }
 
+# need_bench_tools: unpacks what is measured beside evalbox. None of it has to be
+# installed, and what is measured is what Debian has.
+need_bench_tools() {
+	tools=$(dirname "$0")/../.cache/bench-tools
+	[ ! -d "$tools" ] || return 0
+	[ -x /usr/bin/python3 ] || die "there is no /usr/bin/python3" "install Debian's python3"
+	update_packages bubblewrap
+	# python3-docker and the modules that it needs.
+	packages=$(apt-cache depends --recurse --important python3-docker | grep '^python3-' | sort -u | grep -v '^python3-minimal$')
+	say "unpacking bubblewrap, runsc and python3-docker"
+	rm -rf "$tools.partial"
+	mkdir -p "$tools.partial"
+	(
+		# shellcheck disable=SC2086 # a list of words
+		cd "$tools.partial" && apt-get download -q bubblewrap runsc $packages >&2 &&
+			for package in *.deb; do dpkg-deb -x "$package" . || exit; done &&
+			rm -- *.deb
+	) || die "bubblewrap, runsc or python3-docker cannot be fetched" "see the messages of apt-get above"
+	mv "$tools.partial" "$tools"
+}
+
 [ $# -gt 0 ] || set -- engine image-tools
 for part in "$@"; do
 	case "$part" in
 	engine) need_engine ;;
 	image-tools) need_image_tools ;;
 	test-tools) need_test_tools ;;
+	bench-tools) need_bench_tools ;;
 	vm-tools) need_vm_tools ;;
 	prefix) print_prefix ;;
 	*)
-		say "unknown part $part: want engine, image-tools, test-tools, vm-tools or prefix"
+		say "unknown part $part: want engine, image-tools, test-tools, bench-tools, vm-tools or prefix"
 		exit 2
 		;;
 	esac

@@ -82,16 +82,15 @@ type pool struct {
 
 	mu      sync.Mutex
 	classes []*poolClass // the one that was used last comes first
-	status  PoolStatus
+	// rejected are containers that nobody can use, or that could not be removed yet.
+	rejected []*waiting
+	status   PoolStatus
 	// filling is closed when the goroutine that prepares containers has ended; nil if there is
 	// none. stop ends it, and wake tells it that there may be something to do.
 	filling chan struct{}
 	stop    context.CancelFunc
 	wake    chan struct{}
 	closed  bool
-	// discards are the removals in the background; stuck are the containers that could not be removed.
-	discards sync.WaitGroup
-	stuck    []*waiting
 	// changed is closed and replaced when a container is waiting, when one could not be prepared,
 	// and when nothing is left to prepare: then full is as high as asked was.
 	changed     chan struct{}
@@ -179,20 +178,23 @@ func poolKey(p planned) (string, error) {
 // then has the ID of the container. Otherwise its warnings say why not, if the pool is on.
 func (a *run) takeWaiting(ctx context.Context) {
 	p := &a.runner.pool
-	if p.bounds.Size == 0 {
-		return
+	var w *waiting
+	switch {
+	case p.bounds.Size > 0:
+		if a.cold = a.runner.notPooled(a.planned); a.cold != "" {
+			return
+		}
+		key, err := poolKey(a.planned)
+		if err != nil {
+			return // the run will say so
+		}
+		if w = p.take(ctx, key, a.planned, a.limit()+deadlineSlack); w == nil {
+			a.cold = errNoneWaits
+		}
+	case a.runner.keeper:
+		w, a.cold = a.askKeeper(ctx)
 	}
-	if reason := a.runner.notPooled(a.planned); reason != "" {
-		a.cold = reason
-		return
-	}
-	key, err := poolKey(a.planned)
-	if err != nil {
-		return // the run will say so
-	}
-	w := p.take(ctx, key, a.planned, a.limit()+deadlineSlack)
 	if w == nil {
-		a.cold = "no container of its class was waiting"
 		return
 	}
 	a.spec.Job.RunID, a.request.ID = w.id, w.id
@@ -200,6 +202,9 @@ func (a *run) takeWaiting(ctx context.Context) {
 	a.log = a.runner.log.With(logRun, w.id, logContainer, w.container.Ref().ID)
 	a.log.Debug("took a container that was waiting")
 }
+
+// errNoneWaits is why a run has no container that waited, usually.
+const errNoneWaits = "no container of its class was waiting"
 
 // dropWaiting gives up the container of a run that could not be staged.
 func (a *run) dropWaiting(ctx context.Context) error {
@@ -237,12 +242,25 @@ func (p *pool) take(ctx context.Context, key string, plan planned, limit time.Du
 			bad = append(bad, p.drop(key)...) // what happened to this one may have happened to all
 		}
 		for _, w := range bad {
-			p.discardSoon(w)
+			p.reject(w)
 		}
 		if silent || ctx.Err() != nil {
 			p.count(func(s *PoolStatus) { s.Cold++ })
 			return nil
 		}
+	}
+}
+
+// reject has a container removed in the background, so that the run does not wait for that.
+func (p *pool) reject(w *waiting) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.rejected = append(p.rejected, w)
+	}
+	p.mu.Unlock()
+	if closed {
+		p.discard(w)
 	}
 }
 
@@ -379,8 +397,8 @@ func (p *pool) todo() poolWork {
 	defer p.mu.Unlock()
 	now := time.Now()
 	total := 0
-	old := p.stuck
-	p.stuck = nil
+	old := p.rejected
+	p.rejected = nil
 	var active []*poolClass
 	for _, c := range p.classes {
 		c.waiting = slices.DeleteFunc(c.waiting, func(w *waiting) bool {
@@ -477,11 +495,12 @@ func (p *pool) put(class *poolClass, w *waiting, err error) bool {
 func (p *pool) discard(w *waiting) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
 	defer cancel()
-	err := w.container.Remove(ctx)
+	// Nobody waits for a result here, so this waits until the container is gone.
+	err := errors.Join(w.container.Remove(ctx), p.runner.engine.Remove(ctx, w.container.Ref().ID))
 	p.mu.Lock()
 	later := err != nil && !p.closed
 	if later {
-		p.stuck = append(p.stuck, w)
+		p.rejected = append(p.rejected, w)
 	}
 	p.mu.Unlock()
 	if later {
@@ -490,19 +509,6 @@ func (p *pool) discard(w *waiting) {
 	}
 	if err = errors.Join(err, giveBackUID(w.lease, err == nil), p.runner.store.Unreserve(w.id)); err != nil {
 		p.runner.log.Warn("a waiting container was left behind", logRun, w.id, logError, err)
-	}
-}
-
-// discardSoon is discard in the background, until the pool is closed.
-func (p *pool) discardSoon(w *waiting) {
-	p.mu.Lock()
-	closed := p.closed
-	if !closed {
-		p.discards.Go(func() { p.discard(w) })
-	}
-	p.mu.Unlock()
-	if closed {
-		p.discard(w)
 	}
 }
 
@@ -536,19 +542,18 @@ func (p *pool) close() {
 	}
 	stop()
 	<-filling
-	p.discards.Wait()
 	p.mu.Lock()
-	all := p.stuck
+	var discards sync.WaitGroup
+	all := p.rejected
 	for _, c := range p.classes {
 		all = append(all, c.waiting...)
-		c.waiting = nil
 	}
-	p.stuck = nil
+	p.classes, p.rejected = nil, nil
 	p.mu.Unlock()
 	for _, w := range all {
-		p.discards.Go(func() { p.discard(w) })
+		discards.Go(func() { p.discard(w) })
 	}
-	p.discards.Wait()
+	discards.Wait()
 }
 
 // Warm prepares containers for requests like this one, and returns when n of them are waiting, or
@@ -629,8 +634,12 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 		return nil, err
 	}
 	until := time.Now().Add(r.pool.bounds.Age + limit)
-	job := plan.spec.Job
-	plan.spec.Job = spec.Job{RunID: record.NewID(time.Now()), Script: job.Script, Input: job.Input, Mounts: job.Mounts}
+	key, err := poolKey(plan)
+	if err != nil {
+		return nil, err
+	}
+	plan.spec.Job = waitingJob(plan.spec.Job)
+	plan.spec.Job.RunID = record.NewID(time.Now())
 	a := newRun(r, plan, runOptions{}, time.Now())
 	if err := a.leaseUID(ctx, until, nil); err != nil {
 		return nil, err
@@ -645,7 +654,11 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 	if err != nil {
 		return nil, err
 	}
-	if err := a.create(ctx, a.stage.Sources, until); err != nil {
+	err = a.create(ctx, a.stage.Sources, until)
+	if now, keyErr := poolKey(plan); err == nil && (keyErr != nil || now != key) {
+		err = errors.Join(errors.New("a directory that is mounted was replaced meanwhile"), keyErr)
+	}
+	if err != nil {
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 		defer cancel()
 		if !a.nameTaken {
@@ -660,6 +673,11 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 		w.memory = usage.PeakMemory
 	}
 	return w, nil
+}
+
+// waitingJob is the part of a job that its container depends on.
+func waitingJob(job spec.Job) spec.Job {
+	return spec.Job{Script: job.Script, Input: job.Input, Mounts: job.Mounts}
 }
 
 // sweepPool removes the waiting containers of dead processes. Their inits have ended. A process that

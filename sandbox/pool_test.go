@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -303,7 +305,7 @@ func TestRunsThatNoContainerCanWaitFor(t *testing.T) {
 		"kept":                 {func(req *Request) { req.Keep = true }, "its container is kept"},
 		"named":                {func(req *Request) { req.ID = "mine" }, "its ID was chosen by the caller"},
 		"another file system":  {func(req *Request) { req.Final = filepath.Join(elsewhere, "out") }, "its ./final is on another file system than the state directory"},
-		"not in the pool":      {func(*Request) {}, "no container of its class was waiting"},
+		"not in the pool":      {func(*Request) {}, errNoneWaits},
 		"also not in the pool": {func(req *Request) { req.Name = "x" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +319,7 @@ func TestRunsThatNoContainerCanWaitFor(t *testing.T) {
 				return
 			}
 			require.Equal(t, test.reason, res.Pool.Reason)
-			if test.reason != "no container of its class was waiting" && req.ID == "" {
+			if test.reason != errNoneWaits && req.ID == "" {
 				require.ErrorContains(t, r.Warm(t.Context(), req, 1), test.reason)
 			}
 			if req.Keep {
@@ -346,6 +348,18 @@ func otherFileSystem(t *testing.T) string {
 // TestAWaitingContainerThatWasChanged gets no job: the run has another container, and nothing is left
 // of the one that was changed.
 func TestAWaitingContainerThatWasChanged(t *testing.T) {
+	ready := func(change func(*wire.Ready)) func(*testing.T, *enginetest.Fake) {
+		return func(_ *testing.T, f *enginetest.Fake) {
+			old := f.Containers()
+			f.Do(func(f *enginetest.Fake) {
+				f.Ready = func(_ spec.Class, meta engine.Meta, ready *wire.Ready) {
+					if slices.Contains(old, meta.Name) {
+						change(ready)
+					}
+				}
+			})
+		}
+	}
 	for name, change := range map[string]func(t *testing.T, f *enginetest.Fake){
 		"removed": func(t *testing.T, f *enginetest.Fake) {
 			for _, c := range f.Containers() {
@@ -354,47 +368,22 @@ func TestAWaitingContainerThatWasChanged(t *testing.T) {
 		},
 		"killed":           func(_ *testing.T, f *enginetest.Fake) { f.Die() },
 		"engine restarted": func(_ *testing.T, f *enginetest.Fake) { f.Break(); f.Die(); f.Restore() },
-		"more memory": func(_ *testing.T, f *enginetest.Fake) {
-			f.Ready = func(_ spec.Class, _ engine.Meta, ready *wire.Ready) { ready.Cgroup.MemoryBytes++ }
-		},
-		"less memory": func(_ *testing.T, f *enginetest.Fake) {
-			f.Ready = func(_ spec.Class, _ engine.Meta, ready *wire.Ready) { ready.Cgroup.MemoryBytes /= 2 }
-		},
-		"fewer processors": func(_ *testing.T, f *enginetest.Fake) {
-			f.Ready = func(_ spec.Class, _ engine.Meta, ready *wire.Ready) { ready.Cgroup.CPUs /= 2 }
-		},
-		"a network": func(_ *testing.T, f *enginetest.Fake) {
-			f.Ready = func(_ spec.Class, _ engine.Meta, ready *wire.Ready) {
-				ready.Interfaces = append(ready.Interfaces, "eth0")
-			}
-		},
-		"a mount less": func(_ *testing.T, f *enginetest.Fake) {
-			f.Ready = func(_ spec.Class, _ engine.Meta, ready *wire.Ready) {
-				ready.Mounts = ready.Mounts[:len(ready.Mounts)-1]
-			}
-		},
+		"more memory":      ready(func(ready *wire.Ready) { ready.Cgroup.MemoryBytes++ }),
+		"less memory":      ready(func(ready *wire.Ready) { ready.Cgroup.MemoryBytes /= 2 }),
+		"fewer processors": ready(func(ready *wire.Ready) { ready.Cgroup.CPUs /= 2 }),
+		"a network":        ready(func(ready *wire.Ready) { ready.Interfaces = append(ready.Interfaces, "eth0") }),
+		"a mount less":     ready(func(ready *wire.Ready) { ready.Mounts = ready.Mounts[:len(ready.Mounts)-1] }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(nil)
 			r := newPoolRunner(t, fake, Pool{Size: 3})
 			require.NoError(t, r.Warm(t.Context(), some("true"), 3))
+			settle(t, r)
 			old := fake.Containers()
 			require.Len(t, old, 3)
 			change(t, fake)
-			done := make(chan struct{})
-			fake.Do(func(f *enginetest.Fake) {
-				f.Hook = func(call, _ string) error {
-					if call == "Prepare" {
-						f.Do(func(f *enginetest.Fake) { f.Ready = nil })
-					}
-					return nil
-				}
-				f.Program = func(*enginetest.Program) int { <-done; return 0 }
-			})
-			go close(done)
-			require.Equal(t, "no container of its class was waiting", cold(t, r, some("true")).Pool.Reason)
+			require.Equal(t, errNoneWaits, cold(t, r, some("true")).Pool.Reason)
 			settle(t, r)
-			r.pool.discards.Wait()
 			for _, c := range old {
 				require.NotContains(t, fake.Containers(), c)
 			}
@@ -409,6 +398,7 @@ func TestPausedContainersCostOneLook(t *testing.T) {
 		fake := enginetest.NewFake(nil)
 		r := newPoolRunner(t, fake, Pool{Size: 4})
 		require.NoError(t, r.Warm(t.Context(), some("true"), 4))
+		settle(t, r)
 		fake.Do(func(f *enginetest.Fake) { f.Paused = true })
 		began := time.Now()
 		cold(t, r, some("true"))
@@ -421,6 +411,7 @@ func TestACanceledRunLeavesThePoolAlone(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newPoolRunner(t, fake, Pool{Size: 3})
 	require.NoError(t, r.Warm(t.Context(), some("true"), 3))
+	settle(t, r)
 	ctx, cancel := context.WithCancel(t.Context())
 	fake.Do(func(f *enginetest.Fake) {
 		f.Hook = func(call, _ string) error {
@@ -650,18 +641,19 @@ func TestWaitingContainersThatCannotBeRemovedYet(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newPoolRunner(t, fake, Pool{Size: 2})
 	require.NoError(t, r.Warm(t.Context(), some("true"), 2))
+	settle(t, r)
 	old := fake.Containers()
 	fake.Die()
 	fake.Do(func(f *enginetest.Fake) {
 		f.Hook = func(call, name string) error {
-			if call == "Remove" && (name == old[0] || name == old[1]) {
+			if call == "Remove" && (slices.Contains(old, name) || !strings.HasPrefix(name, "evalbox-")) { // names and IDs
 				return ErrEngineUnavailable
 			}
 			return nil
 		}
 	})
 	cold(t, r, some("true"))
-	r.pool.discards.Wait()
+	settle(t, r)
 	require.Subset(t, fake.Containers(), old)
 	fake.Do(func(f *enginetest.Fake) { f.Hook = nil })
 	settle(t, r)

@@ -16,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/handover"
 	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -88,6 +89,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	}
 	defer a.releaseGPUs(ctx)
 	a.takeWaiting(ctx)
+	defer a.leaveKeeper()
 	defer a.releaseUID()
 	if err := a.leaseUID(ctx, a.deadline(deadlineSlack), r.pool.yield); err != nil {
 		return nil, err
@@ -111,6 +113,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	a.at("accepted")
 	r.finishBehind()
 	r.pool.refill()
+	a.leaveKeeper()
 	a.supervise(ctx) // 7 stream, 8 end
 	a.at("ended")
 	a.release()
@@ -144,6 +147,8 @@ type run struct {
 	container engine.Container
 	waited    bool
 	cold      string
+	// keeper is the conversation with the keeper of the pool; nil if there is none.
+	keeper *handover.Conn
 	// nameTaken says that the container of this run's name belongs to another run.
 	nameTaken bool
 	// left says that the container could not be removed, and may contain processes.

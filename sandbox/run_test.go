@@ -34,7 +34,7 @@ import (
 
 // newFakeRunner is a runner on a fake engine, with its own state folder. It remembers
 // nothing of other tests' engines.
-func newFakeRunner(t *testing.T, fake *enginetest.Fake, opts ...Option) *Runner {
+func newFakeRunner(t testing.TB, fake *enginetest.Fake, opts ...Option) *Runner {
 	t.Helper()
 	fake.Own = ""
 	r, err := New(append([]Option{WithEngine(fake), WithStateDir(filepath.Join(t.TempDir(), "state"))}, opts...)...)

@@ -66,6 +66,8 @@ type Runner struct {
 	facts       factCache
 	behind      behind
 	pool        pool
+	// keeper says that the keeper of the state directory is asked for containers.
+	keeper bool
 	// taken has the IDs of the runs of dead controllers whose results were returned for a
 	// [Work]: a job that tries again after such a result gets a run of its own.
 	taken sync.Map

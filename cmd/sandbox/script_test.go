@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -38,7 +39,7 @@ func TestScript(t *testing.T) {
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
 					"atline": atlineCommand, "keys": keysCommand,
-					"standin": standinCommand, "keypair": keypairCommand,
+					"standin": standinCommand, "keypair": keypairCommand, "waitpool": waitpoolCommand,
 				},
 			})
 		})
@@ -193,6 +194,28 @@ func atlineCommand(ts *testscript.TestScript, neg bool, args []string) {
 	wantCode(ts, cmd.Wait(), want)
 	if !seen {
 		ts.Fatalf("no line with %q came", args[2])
+	}
+}
+
+// waitpoolCommand is "waitpool N": until at least N containers wait for runs.
+func waitpoolCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitpool N")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for until := time.Now().Add(time.Minute); ; {
+		var status struct{ Waiting int }
+		err := ts.Exec("sandbox", "pool", "status", "--json")
+		if err == nil {
+			ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &status))
+		}
+		if err == nil && status.Waiting >= want {
+			return
+		}
+		if time.Now().After(until) {
+			ts.Fatalf("%d of %d containers wait: %v", status.Waiting, want, err)
+		}
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -5,37 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
-// batchJobs is how many programs run at once on both sides.
-const batchJobs = 2
-
-// batch compares the rate of a batch of scripts that do nothing with that of the same
-// number of docker runs, with the same parallelism.
-func (b bench) batch(ctx context.Context) ([]row, error) {
-	dir := filepath.Join(filepath.Dir(b.cli.stateDir), "batch")
-	scripts, err := writeBatch(dir, b.options.scripts)
-	if err != nil {
-		return nil, err
-	}
-	docker := func() (time.Duration, error) { return b.dockerBatch(ctx) }
-	ours := func() (time.Duration, error) { return b.ourBatch(ctx, dir, scripts) }
-	times, err := inTurn(b.options.batchPairs, docker, ours)
-	if err != nil {
-		return nil, err
-	}
-	rate := func(d time.Duration) string { return fmt.Sprintf("%.2f/s", float64(b.options.scripts)/d.Seconds()) }
-	ratio := medianRatio(times[0], times[1])
-	return []row{{
-		what: fmt.Sprintf("sandbox batch -j %d, %d scripts, rate", batchJobs, b.options.scripts),
-		ours: rate(median(times[1])), docker: rate(median(times[0])), ratio: ratioText(ratio), target: ">= 1.80 x", met: ratio >= 1.8,
-	}}, nil
-}
+const (
+	// batchScripts are run on both sides, batchJobs at a time.
+	batchScripts, batchJobs = 200, 2
+)
 
 const batchTask = `competition_id: bench
 task_type: tabular
@@ -45,13 +34,38 @@ metric_direction: maximize
 description: Nothing.
 `
 
-// writeBatch writes a task, its data and n scripts.
-func writeBatch(dir string, n int) (scripts []string, err error) {
+// batch compares a batch of scripts that do nothing with the same number of docker runs.
+// Each sample is the time of one script.
+func (b *bench) batch(ctx context.Context, c *oneCase, rounds int) error {
+	dir := filepath.Join(b.dir, "batch")
+	scripts, err := writeBatch(dir)
+	if err != nil {
+		return err
+	}
+	final, remove, err := b.final()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = remove() }() // b.dir is deleted as well
+	ours := func(ctx context.Context, _ task) (sample, error) { return b.ourBatch(ctx, dir, scripts) }
+	xargs := func(ctx context.Context, _ task) (sample, error) {
+		args := append([]string{"-P", strconv.Itoa(batchJobs), "-n", "1", "docker"}, b.docker.run(b.empty, final, "", "python3", "-c", "pass")...)
+		cmd := exec.CommandContext(ctx, "xargs", args...)
+		cmd.Stdin = strings.NewReader(strings.Repeat("x\n", batchScripts))
+		return timed(cmd)
+	}
+	err = b.inTurn(ctx, c, rounds, task{}, []side{{name: sideBatch, run: ours}, {name: sideXargs, run: xargs}})
+	c.divide(batchScripts)
+	return err
+}
+
+// writeBatch writes a task, its data and the scripts.
+func writeBatch(dir string) (scripts []string, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, "input"), 0o755); err != nil {
 		return nil, err
 	}
 	files := map[string]string{"task.yaml": batchTask, "input/data.csv": "id\n1\n"}
-	for i := range n {
+	for i := range batchScripts {
 		name := "s" + strconv.Itoa(i) + ".py"
 		scripts, files[name] = append(scripts, filepath.Join(dir, name)), "pass\n"
 	}
@@ -61,28 +75,119 @@ func writeBatch(dir string, n int) (scripts []string, err error) {
 	return scripts, err
 }
 
-func (b bench) ourBatch(ctx context.Context, dir string, scripts []string) (time.Duration, error) {
+func (b *bench) ourBatch(ctx context.Context, dir string, scripts []string) (s sample, err error) {
 	results, work := filepath.Join(dir, "results.jsonl"), filepath.Join(dir, "work")
 	if err := errors.Join(os.RemoveAll(results), os.RemoveAll(work)); err != nil {
-		return 0, err
+		return s, err
 	}
-	cmd := b.cli.command(ctx, nil, "true")
-	cmd.Args = append([]string{b.cli.program, "batch", "--state-dir", b.cli.stateDir, "--task", filepath.Join(dir, "task.yaml"),
-		"--jobs", strconv.Itoa(batchJobs), "--workspace", work, "--results", results, "--quiet"}, scripts...)
-	return timed(cmd)
+	args := []string{"--task", filepath.Join(dir, "task.yaml"), "--jobs", strconv.Itoa(batchJobs), "--workspace", work,
+		"--results", results, "--quiet"}
+	began := time.Now()
+	if s, err = timed(b.cli.command(ctx, "batch", append(args, scripts...)...)); err != nil {
+		return s, err
+	}
+	err = b.settle(ctx) // docker run returns after the removal
+	s.took = time.Since(began)
+	return s, err
 }
 
-// dockerBatch starts the next docker run as soon as one has ended, as xargs -P does.
-func (b bench) dockerBatch(ctx context.Context) (time.Duration, error) {
-	began := time.Now()
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(batchJobs)
-	for range b.options.scripts {
+// growth compares runs of processes, and in state directories, that have had 10, 100 and 1,000
+// runs.
+func (b *bench) growth(ctx context.Context, c *oneCase, rounds int) error {
+	t := task{program: []string{"python3", "-c", "pass"}}
+	var sides []side
+	for _, had := range []struct {
+		name string
+		runs int
+	}{{sideTen, 10}, {sideHundred, 100}, {sideThousand, 1000}} {
+		runner, err := b.runner(fmt.Sprintf("growth-%d", had.runs))
+		if err != nil {
+			return err
+		}
+		group, running := errgroup.WithContext(ctx)
+		group.SetLimit(2)
+		for range had.runs {
+			group.Go(func() error { _, err := b.inProcess(running, runner, t); return err })
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		sides = append(sides, side{name: had.name, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, runner, t) }})
+	}
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	return b.inTurn(ctx, c, rounds, t, sides)
+}
+
+func (b *bench) waitingMemory(ctx context.Context, c *oneCase, rounds int) error {
+	return b.waiting(ctx, rounds, func(name string, kib, _ float64) { c.add(name, kib) })
+}
+
+func (b *bench) waitingGoroutines(ctx context.Context, c *oneCase, rounds int) error {
+	return b.waiting(ctx, rounds, func(name string, _, goroutines float64) { c.add(name, goroutines) })
+}
+
+// waiting measures what each of many runs costs whose programs wait, without an engine.
+func (b *bench) waiting(ctx context.Context, rounds int, add func(name string, kib, goroutines float64)) error {
+	for range rounds {
+		for _, many := range []struct {
+			name string
+			runs int
+		}{{sideTen, 10}, {sideThousand, 1000}} {
+			kib, goroutines, err := b.wait(ctx, many.runs)
+			if err != nil {
+				return err
+			}
+			add(many.name, kib, goroutines)
+		}
+	}
+	return nil
+}
+
+// wait returns the memory and the goroutines of each of n waiting runs.
+func (b *bench) wait(ctx context.Context, n int) (kib, goroutines float64, err error) {
+	dir, err := os.MkdirTemp(b.dir, "waiting-*")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	var started atomic.Int64
+	all, end := make(chan struct{}), make(chan struct{})
+	fake := enginetest.NewFake(func(*enginetest.Program) int {
+		if started.Add(1) == int64(n) {
+			close(all)
+		}
+		<-end
+		return 0
+	})
+	runner, err := sandbox.New(sandbox.WithEngine(fake), sandbox.WithStateDir(dir))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, runner.Close()) }()
+	memoryBefore, goroutinesBefore := inUse()
+	group, running := errgroup.WithContext(ctx)
+	for range n {
 		group.Go(func() error {
-			_, err := timed(b.docker.command(ctx, "python3", "-c", "pass"))
+			_, err := b.inProcess(running, runner, task{program: []string{"python3", "-c", "pass"}})
 			return err
 		})
 	}
-	err := group.Wait()
-	return time.Since(began), err
+	select {
+	case <-all:
+		memory, count := inUse()
+		kib, goroutines = (memory-memoryBefore)/float64(n)/1024, float64(count-goroutinesBefore)/float64(n)
+	case <-running.Done():
+	}
+	close(end)
+	return kib, goroutines, group.Wait()
+}
+
+// inUse returns the bytes of heap and stacks, and the number of goroutines, of this process.
+func inUse() (float64, int) {
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return float64(memory.HeapAlloc + memory.StackInuse), runtime.NumGoroutine()
 }

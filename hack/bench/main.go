@@ -1,13 +1,20 @@
-// Command bench measures the cost of a run, compares it with docker run under the
-// same restrictions, and prints each figure with its target:
+//go:build linux
+
+// Command bench measures what a run costs, beside other ways to start the same program under
+// the same restrictions:
 //
-//	go run ./hack/bench [-n 20] [-megabytes 100] [-batch-n 5] [-scripts 40]
+//	go run ./hack/bench [-case pass,import] [-n 20] [-json FILE]
+//	go run ./hack/bench -publish FILE...
 //
-// The docker command line is built from the plan that `sandbox run --dry-run`
-// prints, so the two sides cannot drift apart. The sides are measured in turn, so
-// that other load on the machine affects both. Nothing is left behind.
+// Every figure of a case is measured in the same process in turn, so that other load on the
+// machine affects all of them, and what is printed are ratios. The command line of docker run
+// is built from the plan that `sandbox run --dry-run` prints; the bundle of runc and gVisor is
+// the one of a container of evalbox. So the sides cannot drift apart. Nothing is left behind.
 //
-// It exits with 0 even if targets are missed, and with 1 if it could not measure.
+// With -publish it writes docs/performance.md's figures and drawings from files of -json.
+//
+// It needs root, and the tools of `hack/setup.sh bench-tools`. It exits with 0 even if targets
+// are missed, and with 1 if it could not measure.
 package main
 
 import (
@@ -17,115 +24,93 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
-
-	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine"
-	boxdocker "github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
 // budget bounds the whole program, in case a run hangs.
-const budget = 10 * time.Minute
+const budget = 90 * time.Minute
+
+type options struct {
+	cases         string
+	rounds        int
+	sandbox, json string
+	publish       bool
+}
 
 func main() {
-	options := options{}
-	flag.IntVar(&options.pairs, "n", 20, "`number` of cold runs of each kind")
-	flag.IntVar(&options.outputPairs, "output-n", 3, "`number` of runs of each kind that print a lot")
-	flag.IntVar(&options.megabytes, "megabytes", 100, "how much those print, in `MB`")
-	flag.IntVar(&options.batchPairs, "batch-n", 5, "`number` of batches of each kind")
-	flag.IntVar(&options.scripts, "scripts", 40, "`number` of scripts in a batch")
-	flag.StringVar(&options.sandbox, "sandbox", "bin/sandbox", "the `program` to measure")
+	var o options
+	flag.StringVar(&o.cases, "case", "", "the `cases` to measure, with commas (default all: "+strings.Join(caseNames(), ",")+")")
+	flag.IntVar(&o.rounds, "n", 20, "`number` of times that each side is measured")
+	flag.StringVar(&o.sandbox, "sandbox", "bin/sandbox", "the `program` to measure")
+	flag.StringVar(&o.json, "json", "", "write all samples to this `file`")
+	flag.BoolVar(&o.publish, "publish", false, "write docs/performance from the files of -json that are named, one for each engine")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	if err := run(ctx, options); err != nil {
+	if err := run(ctx, o, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1) //nolint:gocritic // run has cleaned up
 	}
 }
 
-type options struct {
-	pairs, outputPairs, megabytes int
-	batchPairs, scripts           int
-	sandbox                       string
+func run(ctx context.Context, o options, files []string) error {
+	if o.publish {
+		return publish(documents, files)
+	}
+	if len(files) > 0 {
+		return fmt.Errorf("unexpected argument %q; files come with -publish", files[0])
+	}
+	chosen, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	r, err := measure(ctx, o, chosen)
+	if err != nil {
+		return err
+	}
+	if o.json != "" {
+		if err := r.write(o.json); err != nil {
+			return err
+		}
+	}
+	return r.print(os.Stdout)
 }
 
-func (o options) check() error {
-	if o.pairs < 1 || o.outputPairs < 1 || o.megabytes < 1 || o.batchPairs < 1 || o.scripts < 1 {
-		return errors.New("all numbers must be at least 1")
+// chosen returns the cases to measure.
+func (o options) chosen() ([]benchCase, error) {
+	if o.rounds < 1 {
+		return nil, errors.New("-n must be at least 1")
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("runc and gVisor need root: run it through make bench, or with sudo")
 	}
 	if _, err := os.Stat(o.sandbox); err != nil {
-		return fmt.Errorf("program %s is not there; make it with: make build", o.sandbox)
+		return nil, fmt.Errorf("program %s is not there; make it with: make build", o.sandbox)
 	}
-	return nil
-}
-
-// run measures everything and prints one table.
-func run(ctx context.Context, o options) (err error) {
-	if err := o.check(); err != nil {
-		return err
+	if o.cases == "" {
+		return cases, nil
 	}
-	// Everything that the measured runs write goes here, and is deleted at the end.
-	dir, err := os.MkdirTemp("", "evalbox-bench-*")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-
-	program, err := filepath.Abs(o.sandbox)
-	if err != nil {
-		return err
-	}
-	b := bench{options: o, cli: cli{program: program, stateDir: filepath.Join(dir, "state")}}
-	if b.docker, err = newDocker(ctx, b.cli, dir); err != nil {
-		return err
-	}
-	engine, err := boxdocker.FromEnv()
-	if err != nil {
-		return err
-	}
-	b.library, err = sandbox.New(sandbox.WithEngine(engine), sandbox.WithStateDir(b.cli.stateDir))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.library.Close()) }()
-
-	info, err := b.library.Info(ctx)
-	if err != nil {
-		return err
-	}
-	b.info = info
-	fmt.Printf("%s %s, API %s, %s, cgroup v%d, %s, %d processors\n\n", info.Name, info.Version, info.APIVersion,
-		info.StorageDriver, info.Host.CgroupVersion, info.Host.DefaultRuntime, info.Host.CPUs)
-
-	rows, err := b.all(ctx)
-	if err != nil {
-		return err
-	}
-	return printTable(os.Stdout, rows)
-}
-
-// bench is both sides of the comparison.
-type bench struct {
-	options options
-	cli     cli
-	docker  docker
-	library *sandbox.Runner
-	info    engine.Info
-}
-
-func (b bench) all(ctx context.Context) ([]row, error) {
-	var rows []row
-	for _, measure := range []func(context.Context) ([]row, error){b.cold, b.batch, b.output, b.init, b.parsing} {
-		more, err := measure(ctx)
-		if err != nil {
-			return nil, err
+	var chosen []benchCase
+	for _, name := range strings.Split(o.cases, ",") {
+		i := slices.Index(caseNames(), name)
+		if i < 0 {
+			return nil, fmt.Errorf("-case: %q is none of %s", name, strings.Join(caseNames(), ", "))
 		}
-		rows = append(rows, more...)
+		chosen = append(chosen, cases[i])
 	}
-	return rows, nil
+	return chosen, nil
+}
+
+func caseNames() []string {
+	var names []string
+	for _, c := range cases {
+		names = append(names, c.name)
+	}
+	return names
 }

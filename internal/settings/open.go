@@ -103,8 +103,8 @@ func (s Settings) OpenEngine(log *slog.Logger) (engine.Engine, error) {
 	return docker.Connect(s.Engine, docker.WithLogger(log))
 }
 
-// Runner makes the runner that the settings describe. The caller closes it.
-func (s Settings) Runner(log *slog.Logger) (*sandbox.Runner, error) {
+// Runner makes the runner that the settings describe, with further options. The caller closes it.
+func (s Settings) Runner(log *slog.Logger, more ...sandbox.Option) (*sandbox.Runner, error) {
 	catalog, err := s.Catalog()
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s Settings) Runner(log *slog.Logger) (*sandbox.Runner, error) {
 	}
 	options := []sandbox.Option{
 		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.Policy()), sandbox.WithStateDir(dir),
-		sandbox.WithEngine(engine), sandbox.WithLogger(log),
+		sandbox.WithEngine(engine), sandbox.WithLogger(log), sandbox.WithKeeper(),
 	}
 	if locked {
 		options = append(options, sandbox.WithLock(lock))
@@ -134,7 +134,7 @@ func (s Settings) Runner(log *slog.Logger) (*sandbox.Runner, error) {
 	if s.UIDRange != "" {
 		options = append(options, sandbox.WithUIDs(s.UIDRange))
 	}
-	runner, err := sandbox.New(options...)
+	runner, err := sandbox.New(append(options, more...)...)
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}

@@ -61,6 +61,12 @@ type Settings struct {
 	// UIDRange is the range of user IDs of runs, see [sandbox.WithUIDs]; empty for the usual
 	// one.
 	UIDRange string
+	// PoolSize and PoolMemory bound the containers that wait for runs, see [sandbox.Pool]; a size
+	// of 0 means that none do unless a command asks for them. PoolIdle is after how long without
+	// a run the process ends that keeps them.
+	PoolSize   int64
+	PoolMemory policy.Size
+	PoolIdle   time.Duration
 	// ToolRegistry and Profiles are files of contracts; empty for the shipped ones.
 	ToolRegistry, Profiles string
 	Strict, OpenAllowlist  bool

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"net"
@@ -166,23 +165,19 @@ func (c *replayConn) Read(b []byte) (int, error) {
 
 func (c *replayConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// keepBuffered makes Hijack keep the bytes that the server has already read: a client may
-// send before the answer to its CONNECT.
-type keepBuffered struct{ http.ResponseWriter }
-
-func (w keepBuffered) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+// hijack takes the connection of a request, with the bytes that the server has already read: a
+// client may send before the answer to its CONNECT.
+func hijack(w http.ResponseWriter) (net.Conn, error) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	seen, err := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if err != nil {
-		return nil, nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
-	return &replayConn{conn, append([]byte(nil), seen...)}, buffered, nil
+	return &replayConn{conn, append([]byte(nil), seen...)}, nil
 }
-
-func (w keepBuffered) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // limitContext returns the context of a connection, with its end as a value.
 func limitContext(ctx context.Context, conn net.Conn) context.Context {

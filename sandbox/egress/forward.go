@@ -4,61 +4,52 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/textproto"
 	"strings"
 	"sync/atomic"
 
-	"github.com/elazarl/goproxy"
-
 	"github.com/evalbox/evalbox/policy"
 )
 
-// newForwarder returns the library's proxy, which forwards plain requests, behind the rules
-// of this package.
-func (p *proxy) newForwarder() *goproxy.ProxyHttpServer {
-	forward := goproxy.NewProxyHttpServer()
-	forward.Logger = silent{}
-	// Every request has its own round tripper. These would read the environment of this
-	// process.
-	forward.Tr, forward.ConnectDial = nil, nil
-	forward.KeepAcceptEncoding = true
-	forward.NonproxyHandler = http.HandlerFunc(p.refuseDirect)
-	forward.OnRequest().HandleConnectFunc(p.handleConnect)
-	forward.OnRequest().DoFunc(p.handleRequest)
-	forward.OnResponse().DoFunc(p.handleResponse)
-	return forward
+// newForwarder returns the standard library's proxy, which forwards plain requests that are
+// admitted.
+func (p *proxy) newForwarder() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: rewrite, Transport: roundTripper(p.roundTrip), ModifyResponse: checkAnswer, ErrorHandler: refuse,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
 }
 
-// silent is a logger of the library that prints nothing.
-type silent struct{}
+// forward answers a plain request.
+func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
+	var err error = &refusal{"a request must name its whole URL: this is a proxy"}
+	if r.URL.IsAbs() {
+		err = p.admitRequest(exchangeOf(r), r)
+	}
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	p.forwarder.ServeHTTP(w, r)
+}
 
-func (silent) Printf(string, ...any) {}
-
-// refuseDirect answers requests to the proxy itself.
-func (p *proxy) refuseDirect(w http.ResponseWriter, r *http.Request) {
-	status, text := exchangeOf(r).fail(&refusal{"a request must name its whole URL: this is a proxy"})
+// refuse answers in place of a host.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status, text := exchangeOf(r).fail(err)
 	http.Error(w, strings.TrimSpace(text), status)
 }
 
-// handleRequest decides about a plain request, and sets how it is forwarded.
-func (p *proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-	x := exchangeOf(r)
-	if err := p.admitRequest(x, r); err != nil {
-		status, text := x.fail(err)
-		return r, goproxy.NewResponse(r, goproxy.ContentTypeText, status, text)
-	}
-	stripHeader(r.Header)
+// rewrite sets what is sent to the host: what came, without the headers of one connection. The
+// library would leave out more.
+func rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL, r.Out.Header = r.In.URL, r.In.Header.Clone()
+	stripHeader(r.Out.Header)
 	// The rules were checked for the URL, so the Host header must be that of the URL.
-	r.Host = r.URL.Host
-	if _, says := r.Header["User-Agent"]; !says {
-		r.Header["User-Agent"] = []string{""} // none, instead of the library's
-	}
-	ctx.RoundTripper = goproxy.RoundTripperFunc(func(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
-		return p.roundTrip(x, r)
-	})
-	return r, nil
+	r.Out.Host = r.In.URL.Host
 }
 
 // admitRequest decides about a plain request.
@@ -92,8 +83,14 @@ func (p *proxy) admitRequest(x *exchange, r *http.Request) error {
 	return nil
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements [http.RoundTripper].
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // roundTrip sends a request to the host, on a connection of its own to a checked address.
-func (p *proxy) roundTrip(x *exchange, r *http.Request) (*http.Response, error) {
+func (p *proxy) roundTrip(r *http.Request) (*http.Response, error) {
+	x := exchangeOf(r)
 	conn, err := p.connect(r.Context(), x, r.URL.Hostname(), x.entry.Port)
 	if err != nil {
 		return nil, err
@@ -134,25 +131,19 @@ type watchedBody struct {
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		b.x.bodyErr = err
 		b.x.entry.Error = clip(reason(err), 500)
 	}
 	return n, err
 }
 
-// handleResponse answers in place of a host that did not answer, or changed the protocol.
-func (p *proxy) handleResponse(answer *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
-	if answer == nil {
-		status, text := exchangeOf(ctx.Req).fail(ctx.Error)
-		return goproxy.NewResponse(ctx.Req, goproxy.ContentTypeText, status, text)
-	}
+// checkAnswer refuses the answer of a host that changed the protocol: the bytes that follow are of
+// another one.
+func checkAnswer(answer *http.Response) error {
 	if answer.StatusCode == http.StatusSwitchingProtocols {
-		_ = answer.Body.Close() // the bytes that follow are of another protocol
-		status, text := exchangeOf(ctx.Req).fail(&refusal{"the host changed the protocol"})
-		return goproxy.NewResponse(ctx.Req, goproxy.ContentTypeText, status, text)
+		return &refusal{"the host changed the protocol"} // the library closes the connection
 	}
 	stripHeader(answer.Header)
-	return answer
+	return nil
 }
 
 // hopHeaders are headers of one connection (RFC 9110, 7.6.1).

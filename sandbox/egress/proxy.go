@@ -15,12 +15,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/elazarl/goproxy"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -75,10 +74,10 @@ type stats struct {
 
 // proxy serves one run until it is closed.
 type proxy struct {
-	cfg     config
-	server  *http.Server
-	forward *goproxy.ProxyHttpServer
-	log     *requestLog
+	cfg       config
+	server    *http.Server
+	forwarder *httputil.ReverseProxy
+	log       *requestLog
 
 	ctx    context.Context //nolint:containedctx // ends with the proxy that owns it
 	cancel context.CancelFunc
@@ -107,7 +106,7 @@ func start(listener net.Listener, cfg config) *proxy {
 	}
 	p := &proxy{cfg: cfg, conns: map[net.Conn]struct{}{}, log: &requestLog{to: cfg.Log, limit: cfg.LogLimit}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.forward = p.newForwarder()
+	p.forwarder = p.newForwarder()
 	p.server = &http.Server{
 		Handler: p, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
@@ -167,10 +166,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	x.deadline = deadline
-	p.forward.ServeHTTP(keepBuffered{w}, r.WithContext(ctx))
-	if x.bodyErr != nil {
-		// A truncated body must not look complete.
-		panic(http.ErrAbortHandler)
+	if r = r.WithContext(ctx); r.Method == http.MethodConnect {
+		p.tunnel(w, r)
+	} else {
+		p.forward(w, r)
 	}
 }
 
@@ -185,8 +184,6 @@ type exchange struct {
 	began    time.Time
 	deadline time.Time
 	up, down atomic.Int64
-	// bodyErr is why the body of an answer could not be passed on.
-	bodyErr error
 }
 
 func exchangeOf(r *http.Request) *exchange {

@@ -254,8 +254,8 @@ func TestPlainRequest(t *testing.T) {
 	conn, err := net.Dial("unix", w.socket)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST http://%s/path?q=1 HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: Basic x\r\nProxy-Anything: y\r\n"+
-		"Connection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: websocket\r\nAccept-Encoding: br\r\nContent-Length: 4\r\n\r\nbody", target)
+	_, err = fmt.Fprintf(conn, "POST http://%s/path?q=1;r&s=%%zz HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: Basic x\r\nProxy-Anything: y\r\n"+
+		"Connection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: websocket\r\nAccept-Encoding: br\r\nX-Forwarded-For: 192.0.2.1\r\nContent-Length: 4\r\n\r\nbody", target)
 	require.NoError(t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
@@ -266,9 +266,9 @@ func TestPlainRequest(t *testing.T) {
 	require.Equal(t, "1", resp.Header.Get("X-Kept"))
 	r := <-w.seen
 	require.Equal(t, target, r.Host)
-	require.Equal(t, "/path?q=1", r.URL.String())
+	require.Equal(t, "/path?q=1;r&s=%zz", r.URL.String(), "as it came")
 	require.Equal(t, "body", mustRead(r.Body))
-	require.Equal(t, http.Header{"Accept-Encoding": {"br"}, "Content-Length": {"4"}, "Connection": {"close"}}, r.Header)
+	require.Equal(t, http.Header{"Accept-Encoding": {"br"}, "Content-Length": {"4"}, "Connection": {"close"}, "X-Forwarded-For": {"192.0.2.1"}}, r.Header)
 
 	entry := w.last()
 	require.Equal(t, "POST", entry.Method)

@@ -11,18 +11,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/elazarl/goproxy"
-
 	"github.com/evalbox/evalbox/policy"
 )
 
-// handleConnect takes over every tunnel.
-func (p *proxy) handleConnect(string, *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
-	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: p.tunnel}, ""
-}
-
 // tunnel serves one CONNECT.
-func (p *proxy) tunnel(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
+func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
+	client, err := hijack(w)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
 	defer client.Close()
 	x := exchangeOf(r)
 	_ = client.SetDeadline(time.Time{}) // removes the server's deadline; the connection keeps its own end

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 	"time"
 
@@ -322,6 +323,28 @@ type Conversation interface {
 	Stdin() io.WriteCloser
 	// Close breaks the connection. It is safe to call twice.
 	Close() error
+}
+
+// Passer is an engine whose waiting containers another process of this machine can take over, with
+// the connection that keeps them waiting. All methods may be called concurrently.
+type Passer interface {
+	// Pass gives a container up that has no job. The file is its connection: the container ends
+	// once every copy of it is closed. After that only Remove may be called. After an error the
+	// container is to be removed.
+	Pass(c Container) (Passed, *os.File, error)
+	// Receive takes a container of a class over, and asks its init what it sees. It closes the
+	// file. After an error the container is to be removed.
+	Receive(ctx context.Context, class spec.Class, passed Passed, connection *os.File) (Container, error)
+}
+
+// Passed describes a waiting container for the process that takes it over.
+type Passed struct {
+	// ID is the engine's ID of the container.
+	ID string `json:"id"`
+	// Up is when it had started.
+	Up time.Time `json:"up"`
+	// Warnings are the engine's own warnings.
+	Warnings []string `json:"warnings"`
 }
 
 // Optional interfaces, found by type assertion.

@@ -54,6 +54,11 @@ func baseEnv(cpus float64, gpus spec.GPURequest) []string {
 		"NUMEXPR_NUM_THREADS":  threads,
 		"LOKY_MAX_CPU_COUNT":   threads,
 		"PYTHON_CPU_COUNT":     threads,
+		// A thread of OpenMP that waits for the others soon lets go of its processor: where
+		// runs share processors, the others cannot go on while it spins. GNU's spins for some
+		// 20 µs, as long as a thread takes to wake up; its default is milliseconds.
+		"OMP_WAIT_POLICY": "PASSIVE",
+		"GOMP_SPINCOUNT":  "1000",
 	}
 	maps.Copy(env, gpus.Env())
 	return spec.SortedEnv(env)

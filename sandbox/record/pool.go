@@ -34,6 +34,15 @@ func (s *Store) Reserve(id string) (string, error) {
 	return dir, nil
 }
 
+// Own makes this process the one that has a waiting container.
+func (s *Store) Own(id string) error {
+	file := filepath.Join(s.PoolDir(), id, poolOwner)
+	if err := fsx.WriteFile(file, []byte(owner.This().String()), 0o600, false); err != nil {
+		return StateError(file, "cannot be written", err)
+	}
+	return nil
+}
+
 // Take makes the directory of a waiting container the record of its run, which this process has
 // begun. Its files stay where the container has them mounted. Of several calls one succeeds.
 func (s *Store) Take(id string) (string, error) {

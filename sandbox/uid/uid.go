@@ -29,7 +29,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 )
@@ -122,8 +122,9 @@ func Open(path string) Dir { return Dir{path} }
 
 // Lease is one ID of one run. Its methods are called by one goroutine.
 type Lease struct {
-	id   int
-	lock *flock.Flock
+	id int
+	// file holds the lock.
+	file *os.File
 	path string
 }
 
@@ -187,7 +188,7 @@ func (d Dir) take(id int, to Holder, runs MayRun) (_ *Lease, orphan bool, _ erro
 			return lease, false, nil
 		}
 	}
-	return nil, err == nil, errors.Join(err, lease.lock.Close())
+	return nil, err == nil, errors.Join(err, lease.unlock())
 }
 
 // Sweep frees the IDs of holders whose controllers are gone, and whose containers cannot run
@@ -240,31 +241,55 @@ func (d Dir) Adopt(id int, runID string) (*Lease, error) {
 		err = fmt.Errorf("user ID %d: %w", id, ErrNotHeld)
 	}
 	if err != nil {
-		return nil, errors.Join(err, lease.lock.Close())
+		return nil, errors.Join(err, lease.unlock())
 	}
 	return lease, nil
 }
 
 // Release gives the ID back. No process of the run may be alive.
 func (l *Lease) Release() error {
-	return errors.Join(os.Truncate(l.path, 0), l.lock.Close())
+	return errors.Join(os.Truncate(l.path, 0), l.unlock())
 }
 
 // Leave ends the lease of a container that may still run. The ID is not lent again before
 // its end is certain.
-func (l *Lease) Leave() error { return l.lock.Close() }
+func (l *Lease) Leave() error { return l.unlock() }
 
 // lock locks the file of an ID; nil means that a live controller has it.
 func (d Dir) lock(id int) (*Lease, error) {
 	path := filepath.Join(d.path, strconv.Itoa(id))
-	lock := flock.New(path, flock.SetPermissions(0o600))
-	switch got, err := lock.TryLock(); {
-	case err != nil:
-		return nil, fmt.Errorf("leasing user ID %d: locking %s: %w", id, path, fsx.Cause(err))
-	case !got:
-		return nil, lock.Close()
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|fsx.OpenFlags, 0o600)
+	if err == nil {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, file.Close()
+		}
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
 	}
-	return &Lease{id: id, lock: lock, path: path}, nil
+	if err != nil {
+		return nil, fmt.Errorf("leasing user ID %d: locking %s: %w", id, path, fsx.Cause(err))
+	}
+	return &Lease{id, file, path}, nil
+}
+
+// File returns the file that holds the lock, for another process that gets a copy of it and
+// [Dir.Receive]s the lease. The lease then has two holders, of which one is to [Lease.Forget] it.
+func (l *Lease) File() *os.File { return l.file }
+
+// Forget ends the part of this process in a lease that another process has received.
+func (l *Lease) Forget() error { return l.file.Close() }
+
+// Receive takes over the lease of another process, which sent its file.
+func (d Dir) Receive(id int, file *os.File) *Lease {
+	return &Lease{id, file, filepath.Join(d.path, strconv.Itoa(id))}
+}
+
+// unlock frees the lock, also while this process is starting another one, which shares its open files
+// until it executes its program.
+func (l *Lease) unlock() error {
+	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
 }
 
 // maxHolder bounds the text of a holder, in bytes.

@@ -120,6 +120,11 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	if res == nil {
 		return runErr
 	}
+	if s.PoolSize > 0 && res.Pool == nil { // nobody keeps one yet
+		if err := a.StartPool(ctx, x.Box.Store(), false); err != nil {
+			a.Warn("no pool could be started: %v", err)
+		}
+	}
 	return x.Finish(a.Code, res, runErr, func() []string {
 		lines := render.Run(res, req, finalOf(x.Box.Store(), req.Final, res.ID), a.Palette())
 		isLive := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }

@@ -47,6 +47,7 @@ var (
 	_ engine.Networks   = (*adapter)(nil)
 	_ engine.Identified = (*adapter)(nil)
 	_ engine.Copier     = (*adapter)(nil)
+	_ engine.Passer     = (*adapter)(nil)
 )
 
 // An Option configures an engine.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 
 	"github.com/containerd/errdefs"
@@ -26,6 +27,8 @@ type line struct {
 	err  error
 
 	close func() error
+	// file gives the connection up; nil for a log.
+	file func() (*os.File, error)
 	// stdin takes frames for init; nil for a log.
 	stdin io.Writer
 }
@@ -84,8 +87,13 @@ func (e *adapter) callInit(ctx context.Context, id string) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &line{receiver: wire.NewReceiver(), close: streams.Close, stdin: streams.Stdin()}
-	return e.listen(l, streams.Copy), nil
+	return e.converse(streams), nil
+}
+
+// converse reads the streams of a container whose init has no job yet.
+func (e *adapter) converse(streams *conversation) *line {
+	l := &line{receiver: wire.NewReceiver(), close: streams.Close, file: streams.file, stdin: streams.Stdin()}
+	return e.listen(l, streams.Copy)
 }
 
 // readLog returns a line that reads the engine's log of the output from the beginning. It

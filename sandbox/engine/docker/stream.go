@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"time"
 
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
@@ -56,6 +58,19 @@ type conversation struct {
 }
 
 var _ engine.Conversation = (*conversation)(nil)
+
+// file gives the connection up: reading it ends, and the file is it. It fails for a connection that
+// is more than a socket.
+func (c *conversation) file() (*os.File, error) {
+	socket, ok := c.hijacked.Conn.(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, errors.New("its connection is not a socket of this machine")
+	}
+	if err := c.hijacked.Conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		return nil, err
+	}
+	return socket.File()
+}
 
 // Copy implements [engine.Conversation].
 func (c *conversation) Copy(stdout, stderr io.Writer) error {
@@ -107,7 +122,7 @@ func demultiplex(from io.Reader, stdout, stderr io.Writer) error {
 		case readErr == nil:
 		case errors.Is(readErr, io.EOF) && d.left == 0 && filled == 0:
 			return nil
-		case errors.Is(readErr, io.EOF):
+		case errors.Is(readErr, io.EOF), errors.Is(readErr, os.ErrDeadlineExceeded) && (d.left > 0 || filled > 0):
 			return io.ErrUnexpectedEOF
 		default:
 			return readErr

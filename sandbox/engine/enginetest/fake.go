@@ -116,12 +116,13 @@ type Created struct {
 
 // Failures has the errors of calls, or nil.
 type Failures struct {
-	Info, Resolve, Prepare, Start, Remove, Close error
+	Info, Resolve, Prepare, Start, Remove, Close, Pass error
 }
 
 var (
 	_ engine.Engine     = (*Fake)(nil)
 	_ engine.Copier     = (*Fake)(nil)
+	_ engine.Passer     = (*Fake)(nil)
 	_ engine.Networks   = (*Fake)(nil)
 	_ engine.Identified = (*Fake)(nil)
 )

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -137,6 +140,49 @@ func (f *Fake) Open(ctx context.Context, ref engine.Ref, streams engine.Streams)
 	h := &handle{c: c, opened: true, streams: streams, cut: make(chan struct{}), strange: ref.Nonce != c.nonce}
 	h.join(f.Stuck || f.StuckAgain)
 	return h, nil
+}
+
+// Pass implements [engine.Passer]. The file is one end of a pipe.
+func (f *Fake) Pass(passed engine.Container) (engine.Passed, *os.File, error) {
+	h, ok := passed.(*handle)
+	if !ok {
+		return engine.Passed{}, nil, errors.New("not of this engine")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h.started || h.opened || h.c.job != nil {
+		f.misused("Pass of %s, which has its job", h.c.meta.Name)
+		return engine.Passed{}, nil, errors.New("the container has had its job")
+	}
+	if f.Fail.Pass != nil {
+		return engine.Passed{}, nil, f.Fail.Pass
+	}
+	h.started = true
+	end, connection, err := os.Pipe()
+	if err != nil {
+		return engine.Passed{}, nil, err
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, end) // until all copies are closed
+		_ = end.Close()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		h.c.orphan()
+	}()
+	return engine.Passed{ID: h.c.id, Up: h.c.created, Warnings: slices.Clone(f.Warn)}, connection, nil
+}
+
+// Receive implements [engine.Passer].
+func (f *Fake) Receive(ctx context.Context, _ spec.Class, passed engine.Passed, connection *os.File) (engine.Container, error) {
+	if err := f.enter(ctx, "Receive", passed.ID); err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	defer f.mu.Unlock()
+	c := f.find(passed.ID)
+	if c == nil || c.gone {
+		return nil, errors.Join(fmt.Errorf("%w: %s", engine.ErrNoContainer, passed.ID), connection.Close())
+	}
+	return &handle{c: c, cut: make(chan struct{}), connection: connection}, nil
 }
 
 // find looks a container up by its ID or name. The lock is held.

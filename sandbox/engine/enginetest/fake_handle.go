@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -20,6 +21,8 @@ type handle struct {
 	opened  bool
 	strange bool // its nonce belongs to another job
 	streams engine.Streams
+	// connection, unless it is nil, was passed on with the container.
+	connection *os.File
 
 	conn        *connection
 	started     bool
@@ -301,6 +304,7 @@ func (h *handle) disconnect() *connection {
 	if !h.isCut {
 		h.isCut = true
 		close(h.cut)
+		_ = h.connection.Close() // nil is an error, too
 	}
 	if h.conn != nil {
 		h.conn.close()

@@ -57,3 +57,12 @@ func TestBinariesAreReproducible(t *testing.T) {
 		}
 	}
 }
+
+// TestBinariesAreSmall: every container has one.
+func TestBinariesAreSmall(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		binary, err := Init(arch)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(binary), 2<<20, arch)
+	}
+}

@@ -314,11 +314,15 @@ func (r *Receiver) Ready(ctx context.Context) (Ready, error) {
 }
 
 // Look asks init, which has no job yet, once more what it sees, and waits for the answer. Only one
-// call may be in progress.
+// call may be in progress. If another process has read the first frame of init, this is its first.
 func (r *Receiver) Look(ctx context.Context, stdin io.Writer) (Ready, error) {
 	looked := make(chan struct{})
 	r.mu.Lock()
-	r.looked = looked
+	if r.expect == expectReady {
+		looked = r.isReady
+	} else {
+		r.looked = looked
+	}
 	r.mu.Unlock()
 	go func() {
 		// A failed write shows as the end of the connection.
