@@ -125,6 +125,9 @@ type Result struct {
 	Pool *Pool `json:"pool,omitempty"`
 	// Observed has the refused attempts of the program; nil unless the request asked for them.
 	Observed *Observed `json:"observed,omitempty"`
+	// Preload says whether the program ran in an interpreter that had imported modules
+	// before; nil unless the request asked for it.
+	Preload *Preload `json:"preload,omitempty"`
 
 	// Outputs are the regular files of ./final, sorted by path.
 	Outputs []Output `json:"outputs"`
@@ -287,6 +290,16 @@ type Resources struct {
 	// "cgroup v1, sampled" or "engine samples"; empty without figures. Samples
 	// do not cover the time after the last one.
 	Source string `json:"source"`
+}
+
+// Preload says whether modules were imported before the program started.
+type Preload struct {
+	// Modules are those of the request.
+	Modules []string `json:"modules"`
+	// Used says that the program ran in the interpreter that had imported them. Otherwise it
+	// started as without them, and Reason says why.
+	Used   bool   `json:"used"`
+	Reason string `json:"reason"`
 }
 
 // Network is the use that a program made of the proxy of its run (CX-04).

@@ -30,7 +30,7 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 		IsError:        reason != "", ErrorReason: reason,
 		Image: result.Image{Name: a.spec.Class.Image.Reference, ID: a.spec.Class.Image.ID,
 			Digest: a.spec.Class.Image.Digest, Platform: a.spec.Class.Image.Platform, Locked: a.spec.Class.Image.Locked},
-		Enforced: a.enforced(), Network: a.proxy.Report(), Observed: observed,
+		Enforced: a.enforced(), Network: a.proxy.Report(), Observed: observed, Preload: a.preloaded(),
 		Outputs: left.Outputs, OutputsSkipped: left.Skipped, Trees: left.Trees,
 	}
 	if a.waited || a.cold != "" {
@@ -77,6 +77,28 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 	}
 	res.Warnings = a.warn.sorted()
 	return res
+}
+
+// preloaded says whether the program ran in the interpreter that waited for it, and warns if it did
+// not.
+func (a *run) preloaded() *result.Preload {
+	asked, end := a.spec.Class.Preload, a.evidence.End
+	if asked == nil {
+		return nil
+	}
+	p := &result.Preload{Modules: asked.Modules, Reason: end.NotPreloaded}
+	switch {
+	case !asked.Fits():
+		p.Reason = asked.Unfit
+	case !end.Reported:
+		p.Reason = "unknown: the end of the program was not reported"
+		return p
+	}
+	p.Used = p.Reason == ""
+	if !p.Used {
+		a.warn.add("the program started without its preloaded modules: %s", p.Reason)
+	}
+	return p
 }
 
 // warnOfOutput warns of output that may lack a part, or is not all in its file.

@@ -30,9 +30,10 @@ enum stop { NONE, DEADLINE, TERMINATED, KILLED, ORPHANED };
 
 enum { REFUSES = 125, MOST_KILLING = 10, MOST_WAITING = 60 /* seconds */, MOST_FDS = 1 << 18 /* two per connection, plus a few */ };
 
-static u64 report_bytes[MOST_REPORT / 8], input_bytes[MOST_INPUT / 8];
+static u64 report_bytes[MOST_REPORT / 8], input_bytes[MOST_INPUT / 8], counter_bytes[MOST_REPORT / 3 / 8];
 static char **environment;
-static struct job job;
+static struct job job, waiting_job;
+static struct buffer counters_before = {.p = (u8 *)counter_bytes, .size = sizeof counter_bytes};
 
 /* Pending output, per stream. Output to a stream without a reader is dropped. */
 static struct output {
@@ -54,7 +55,7 @@ static enum { BEFORE, RUNNING, OVER } phase;
 static bool_t have_job, look, bye;
 static u64 released_at; /* when the controller disconnected, or a signal released init */
 static int signals = -1;
-static struct pollfd first_polls[5], *polls = first_polls;
+static struct pollfd first_polls[7], *polls = first_polls;
 
 static struct {
 	i64 pid;
@@ -202,7 +203,7 @@ static void open_frame(void)
 	}
 	if (known && type == LOOK && !input.length)
 		return;
-	if (!known || type != JOB)
+	if (!known || (type != JOB && (type != WAIT || waiter.state)))
 		refuse(NOT_A_JOB, "not a job of version 1");
 	if (input.length > MOST_JOB)
 		refuse(TOO_LONG, "a job of more than 4 MiB");
@@ -221,11 +222,15 @@ static void close_frame(void)
 		return;
 	}
 	if (phase == BEFORE) {
-		problem = parse_job(&job, input.payload, input.length, environment, &why);
+		have_job = input.head[5] == JOB;
+		problem = parse_job(have_job ? &job : &waiting_job, input.head[5], input.payload, input.length, environment, &why);
 		if (problem)
 			refuse(why, problem);
-		have_job = 1;
 		input.have = 0;
+		if (have_job)
+			return;
+		waiter_start(&waiting_job);
+		sys2(munmap, input.payload, input.length);
 		return;
 	}
 	if (input.head[5] == BYE) {
@@ -281,7 +286,17 @@ static void reap(void)
 	for (int i = 0; i < 64 && (pid = sys4(wait4, -1, &status, WNOHANG | __WALL, &usage)) > 0; i++) {
 		/* init is the tracer of a child that called PTRACE_TRACEME, so wait4 also
 		 * reports its stops. A stop is not an end. */
-		if (pid != program.pid || (status & 0xff) == 0x7f)
+		if ((status & 0xff) == 0x7f)
+			continue;
+		if (pid == waiter.pid) {
+			waiter.pid = 0;
+			if (waiter.line >= 0)
+				waiter_read(); /* its last words */
+			waiter_fail(ENDED);
+			if (waiter.cause == ENDED)
+				waiter.value = (u32)status;
+		}
+		if (pid != program.pid)
 			continue;
 		program.usage = usage;
 		over(status);
@@ -409,17 +424,23 @@ static void step(u64 until)
 	 * wait for are left out. */
 	/* Before the program runs, init finishes its own frame before it reads another one,
 	 * and leaves the frames behind the job for the program. */
-	bool_t reads = input.open && !input.complete && !(phase == BEFORE && (outputs[0].n || look || have_job));
+	bool_t reads = input.open && !input.complete && !(phase == BEFORE && (outputs[0].n || look || have_job)) && waiter.state != ASKED;
 	polls[0] = (struct pollfd){reads ? 0 : -1, POLLIN, 0};
 	polls[1] = (struct pollfd){signals, POLLIN, 0};
 	polls[2] = (struct pollfd){input.complete ? program.input : -1, POLLOUT, 0};
 	for (int i = 0; i < 2; i++)
 		polls[3 + i] = (struct pollfd){outputs[i].n ? outputs[i].fd : -1, POLLOUT, 0};
+	polls[5] = (struct pollfd){waiter.line, POLLIN, 0};
+	polls[6] = (struct pollfd){waiter.output, POLLIN, 0};
 	n += (u64)relay_watch(polls + n, &until);
 
 	wait_for(polls, n, unreaped ? 0 : until);
 	if (polls[1].revents)
 		read_signals();
+	if (polls[5].revents)
+		waiter_read();
+	if (polls[6].revents)
+		waiter_drain();
 	reap();
 	for (int i = 0; i < 2; i++)
 		if (polls[3 + i].revents)
@@ -430,6 +451,66 @@ static void step(u64 until)
 		feed();
 	relay_step(polls + sizeof first_polls / sizeof *first_polls);
 	check_time();
+	if (now() >= waiter.until)
+		waiter_fail(waiter.state == STARTING ? NOT_READY : NOT_HANDED);
+}
+
+/* discard_waiter kills the waiting process, and everything that it has started. */
+static void discard_waiter(void)
+{
+	u64 give_up = now() + MOST_KILLING * SECOND;
+
+	waiter_fail(UNWANTED);
+	sys2(kill, -1, SIGKILL);
+	reap();
+	while (children && now() < give_up) {
+		sys2(kill, -1, SIGKILL);
+		step(now() + SECOND / 50);
+	}
+}
+
+/* begin notes the time at which the program begins. */
+static void begin(void)
+{
+	program.began = now();
+	program.began_wall = clock(CLOCK_REALTIME);
+	if (job.deadline)
+		put_time(job.deadline, program.began_wall / 1000000 + job.timeout);
+}
+
+static void run(i64 pid, int its_input)
+{
+	phase = RUNNING;
+	program.pid = pid;
+	program.input = its_input;
+	if (job.timeout)
+		set_deadline(program.began + job.timeout * 1000000);
+}
+
+/* hand_over makes the waiting process the program, and reports whether that worked. If not,
+ * it is as if there had been none. */
+static bool_t hand_over(void)
+{
+	if (!waiter.state)
+		return 0;
+	put_counters(&counters_before, 15);
+	if (waiter.state == IDLE && job.flags & TO_WAITER) {
+		begin();
+		run(waiter.pid, waiter.input);
+		waiter.input = -1;
+		waiter_ask(&job);
+		while (phase == RUNNING && waiter.state == ASKED)
+			step(waiter.until);
+		if (waiter.state == TAKEN || program.stop)
+			return 1; /* a program that was stopped is not started again */
+		close_program_input();
+		phase = BEFORE;
+		program.pid = 0;
+		program.softened = 0;
+		no_time_limits();
+	}
+	discard_waiter();
+	return 0;
 }
 
 /* launch starts the program. A failure before the fork is recorded like one in the second
@@ -444,6 +525,10 @@ static void launch(void)
 		polls = map(sizeof first_polls + relay_polls() * sizeof *polls);
 		r = polls ? 0 : -ENOMEM;
 	}
+	if (r >= 0 && hand_over()) {
+		sys2(munmap, input.payload, input.length);
+		return;
+	}
 	if (r >= 0) {
 		stage = ST_STDIN;
 		r = sys2(pipe2, failures, O_CLOEXEC | O_NONBLOCK);
@@ -453,10 +538,7 @@ static void launch(void)
 		/* Only init's end: a program does not expect EAGAIN on its stdin. */
 		sys3(fcntl, in[1], F_SETFL, O_NONBLOCK);
 	}
-	program.began = now();
-	program.began_wall = clock(CLOCK_REALTIME);
-	if (job.deadline)
-		put_time(job.deadline, program.began_wall / 1000000 + job.timeout);
+	begin();
 	if (r >= 0) {
 		stage = ST_FORK;
 		r = sys5(clone, SIGCHLD, 0, 0, 0, 0);
@@ -467,13 +549,9 @@ static void launch(void)
 		return;
 	}
 	if (!r)
-		second_stage(&job, failures[1], in[0]);
-	phase = RUNNING;
-	program.pid = r;
-	if (job.timeout)
-		set_deadline(program.began + job.timeout * 1000000);
+		second_stage(&job, failures[1], in[0], NULL);
+	run(r, in[1]);
 	program.failures = failures[0];
-	program.input = in[1];
 	sys1(close, failures[1]);
 	if (in[0] >= 0)
 		sys1(close, in[0]);
@@ -525,6 +603,12 @@ static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
 	u64 wall = program.ended - program.began;
 	field(b, 4, &wall, sizeof wall);
 	u64 usage[] = {microseconds(program.usage.ru_utime), microseconds(program.usage.ru_stime), (u64)program.usage.ru_maxrss};
+	u64 before = waiter.state == TAKEN ? waiter.used / 1000 : 0;
+	for (int i = 0; i < 2; i++) {
+		u64 part = before < usage[i] ? before : usage[i];
+		usage[i] -= part;
+		before -= part;
+	}
 	field(b, 5, usage, sizeof usage);
 	field32(b, 6, program.stop);
 	field32(b, 7, program.escalated);
@@ -539,6 +623,15 @@ static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
 		u64 after = program.softened - program.began;
 		field(b, 13, &after, sizeof after);
 	}
+	if (waiter.state) {
+		u64 at = field_begin(b, 14);
+		put32(b, waiter.cause);
+		put32(b, waiter.value);
+		put32(b, waiter.error);
+		put(b, waiter.reason, waiter.length);
+		field_end(b, at);
+	}
+	put(b, counters_before.p, counters_before.n);
 	frame_end(b);
 }
 
@@ -656,6 +749,37 @@ static void greet(char **arguments)
 	sys2(munmap, b.p, MOST_READY);
 }
 
+/* answer_wait says that the waiting process is ready, or has failed. */
+static void answer_wait(void)
+{
+	struct buffer b = {.p = (u8 *)report_bytes, .size = sizeof report_bytes};
+
+	if (waiter.state == FAILED)
+		discard_waiter();
+	frame_begin(&b, WAITING);
+	put_counters(&b, 1);
+	end_line(&b, 2);
+	frame_end(&b);
+	flush(&b);
+}
+
+/* await_job answers everything that comes before the job. */
+static void await_job(char **arguments)
+{
+	bool_t answered = 0;
+
+	while (!have_job || waiter.state == STARTING) {
+		step(waiter.until);
+		if (look)
+			greet(arguments);
+		look = 0;
+		if (waiter.state > STARTING && !answered) {
+			answered = 1;
+			answer_wait();
+		}
+	}
+}
+
 /* accept_job answers the job and waits until the answer was read: a program can open its
  * own stdout for reading, and could steal the answer. If nobody has read it after
  * MOST_WAITING seconds, the controller no longer waits for it. */
@@ -689,12 +813,7 @@ void __attribute__((noreturn, used)) start(long *stack)
 	prepare(arguments);
 	greet(arguments);
 	open_counters();
-	while (!have_job) {
-		step(FOREVER);
-		if (look)
-			greet(arguments);
-		look = 0;
-	}
+	await_job(arguments);
 	accept_job();
 	launch();
 	while (phase == RUNNING)

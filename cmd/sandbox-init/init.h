@@ -15,22 +15,23 @@ enum {
 	MOST_JOB = 4 << 20,
 	MOST_INPUT = 64 << 10,
 	MOST_READY = 1 << 20,
-	MOST_REPORT = 64 << 10,
+	MOST_REPORT = 128 << 10,
 	MOST_MOUNTINFO = 512 << 10,
 	MOST_TEXT = 16 << 10,
 	MOST_COUNTER = 4 << 10,
 	MOST_SIGNAL = 64,
+	MOST_REASON = 512,
 	/* Bytes of a time in seconds, with three decimals and the NUL. */
 	MOST_TIME = 32,
 };
 
-enum frame_type { READY = 1, ACCEPTED, REPORT, REFUSED, JOB = 16, INPUT, BYE, LOOK = 20 };
+enum frame_type { READY = 1, ACCEPTED, REPORT, REFUSED, WAITING, JOB = 16, INPUT, BYE, WAIT, LOOK };
 
 enum refusal { NOT_A_JOB = 1, TOO_LONG, MALFORMED, UNKNOWN_FIELD, DOUBLED, MISSING, BAD_VALUE };
 
 enum stage { ST_STDIN = 1, ST_RLIMIT, ST_CHDIR, ST_FILTER, ST_RELAY, ST_EXEC, ST_OOM_SCORE, ST_FORK };
 
-enum { NO_FORK = 1, WITH_STDIN = 2 };
+enum { NO_FORK = 1, WITH_STDIN = 2, TO_WAITER = 4 };
 
 struct limit {
 	u32 resource, zero;
@@ -54,6 +55,8 @@ struct job {
 	u32 flags;
 	u16 relay_port, relay_most;
 	char *relay_path; /* NULL: no relay */
+	const u8 *file;   /* of a waiting process only */
+	u64 file_size;
 };
 
 /* A buffer that sets full instead of overflowing. */
@@ -78,7 +81,7 @@ void field(struct buffer *b, u16 tag, const void *p, u64 n);
 void field32(struct buffer *b, u16 tag, u32 v);
 void end_line(struct buffer *b, u16 tag);
 void put_file(struct buffer *b, int fd, u64 most);
-const char *parse_job(struct job *job, u8 *payload, u64 n, char **environ, enum refusal *why);
+const char *parse_job(struct job *job, enum frame_type type, u8 *payload, u64 n, char **environ, enum refusal *why);
 void put_time(char *to, u64 ms);
 
 /* ready.c */
@@ -93,7 +96,34 @@ extern u32 last_of_init; /* PID 1 and its threads have the IDs 1 to last_of_init
 struct failure {
 	u32 stage, error, detail;
 };
-void __attribute__((noreturn)) second_stage(struct job *job, int failures, int input);
+/* The descriptors of a process that waits for a job: its line to init, a file, and what
+ * discards its output. A program has none of them. */
+struct waiter_fds {
+	int line, file, output;
+};
+void __attribute__((noreturn)) second_stage(struct job *job, int failures, int input, const struct waiter_fds *waiter);
+
+/* waiter.c */
+enum waiter_state { ABSENT, STARTING, IDLE, ASKED, TAKEN, FAILED };
+enum waiter_cause { RAN = 1, SAID_NO, ENDED, NOT_EXECUTED, NOT_READY, NOT_HANDED, UNWANTED };
+extern struct waiter {
+	enum waiter_state state;
+	enum waiter_cause cause;
+	i64 pid;
+	int line, output, input; /* init's ends */
+	u64 until;               /* when it must have answered */
+	u64 used;                /* CPU time before the job, in ns */
+	u32 value, error;        /* of the cause: wait status, or stage and errno */
+	u64 length;
+	u8 reason[MOST_REASON];
+} waiter;
+void waiter_start(struct job *job);
+void waiter_read(void);
+void waiter_drain(void);
+void waiter_ask(const struct job *job);
+void waiter_fail(enum waiter_cause cause);
+void waiter_close(void);
+
 
 /* relay.c */
 struct pollfd;

@@ -9,6 +9,9 @@
 
 static int failures_fd;
 
+/* Where a waiting process has its line to init and its file: above the descriptors of init. */
+enum { WAITER_LINE = 62, WAITER_FILE };
+
 static void __attribute__((noreturn)) fail(enum stage stage, long result, u32 detail)
 {
 	struct failure f = {stage, (u32)-result, detail};
@@ -215,7 +218,7 @@ static long search(struct job *job)
 	}
 }
 
-void second_stage(struct job *job, int failures, int input)
+void second_stage(struct job *job, int failures, int input, const struct waiter_fds *waiter)
 {
 	static const u64 no_signals;
 
@@ -226,6 +229,12 @@ void second_stage(struct job *job, int failures, int input)
 		check(ST_STDIN, input);
 	}
 	check(ST_STDIN, sys3(dup3, input, 0, 0));
+	if (waiter) {
+		check(ST_STDIN, sys3(dup3, waiter->output, 1, 0));
+		check(ST_STDIN, sys3(dup3, waiter->output, 2, 0));
+		check(ST_STDIN, sys3(dup3, waiter->line, WAITER_LINE, 0));
+		check(ST_STDIN, sys3(dup3, waiter->file, WAITER_FILE, 0));
+	}
 	sys2(setpgid, 0, 0);
 	/* Before the limits: RLIMIT_NOFILE may forbid opening the file. */
 	if (job->has_oom_score)

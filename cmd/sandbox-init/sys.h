@@ -136,7 +136,7 @@ static inline void *map(u64 size)
 
 static inline u64 clock(int which)
 {
-	struct timespec_k t;
+	struct timespec_k t = {0, 0};
 	sys2(clock_gettime, which, &t);
 	return (u64)t.seconds * SECOND + (u64)t.nanoseconds;
 }

@@ -146,7 +146,7 @@ void put_file(struct buffer *b, int fd, u64 most)
 }
 
 /* The fields of a job, in the order of their tags. */
-enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_SOFT, F_ORPHAN, F_DEADLINE, F_END };
+enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_SOFT, F_ORPHAN, F_DEADLINE, F_FILE, F_END };
 
 struct span {
 	u16 tag;
@@ -259,7 +259,7 @@ static const char *check_field(const struct span *f, bool_t first)
 			return "a bad OOM score";
 		break;
 	case F_FLAGS:
-		if (get32(f->p) & ~(u32)(NO_FORK | WITH_STDIN))
+		if (get32(f->p) & ~(u32)(NO_FORK | WITH_STDIN | TO_WAITER))
 			return "an unknown flag";
 		break;
 	case F_RELAY:
@@ -284,17 +284,19 @@ static void overlay(char **envp, u64 n, char **environ)
 	}
 }
 
-/* parse_job parses the payload of a JOB frame in place: the job points into it. On an
+/* parse_job parses the payload of a JOB or WAIT frame in place: the job points into it. On an
  * error it returns a message and sets *why to the reason; otherwise it returns NULL. */
-const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, enum refusal *why)
+const char *parse_job(struct job *job, enum frame_type type, u8 *payload, u64 size, char **environ, enum refusal *why)
 {
+	const u32 of_waiter = 1 << F_ARG | 1 << F_ENV | 1 << F_DIRECTORY | 1 << F_TIMEOUT | 1 << F_OOM_SCORE | 1 << F_FLAGS | 1 << F_FILE;
+	const u32 known = type == WAIT ? of_waiter : (1 << F_END) - 2 - (1 << F_FILE);
 	u64 seen[F_END] = {0}, at = 0, own = 0;
 	const char *problem;
 	struct span f, deadline = {0};
 	int more;
 
 	while ((more = next_field(payload, size, &at, &f)) > 0) {
-		if (f.tag < F_NONCE || f.tag >= F_END) {
+		if (f.tag >= F_END || !(known >> f.tag & 1)) {
 			*why = UNKNOWN_FIELD;
 			return "an unknown field";
 		}
@@ -311,8 +313,8 @@ const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, en
 	if (more < 0)
 		return "fields that do not fill the frame";
 	*why = MISSING;
-	if (!seen[F_NONCE] || !seen[F_ARG] || !seen[F_DIRECTORY])
-		return "nonce, arguments or directory missing";
+	if (!seen[type == WAIT ? F_FILE : F_NONCE] || !seen[F_ARG] || !seen[F_DIRECTORY])
+		return "nonce, file, arguments or directory missing";
 
 	while (environ[own])
 		own++;
@@ -364,6 +366,10 @@ const char *parse_job(struct job *job, u8 *payload, u64 size, char **environ, en
 			break;
 		case F_ORPHAN:
 			job->orphan_limit = get64(f.p);
+			break;
+		case F_FILE:
+			job->file = f.p;
+			job->file_size = f.n;
 			break;
 		}
 	*why = BAD_VALUE;

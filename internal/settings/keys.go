@@ -23,7 +23,8 @@ type key struct {
 	// trusted keys are not taken from ./sandbox.yaml, which may have come with
 	// a directory of another person.
 	trusted bool
-	// list keys may be a list in a file; in text their parts are joined as in PATH.
+	// list keys may be a list in a file; in text their parts are joined as in PATH, and
+	// modules with commas as well.
 	list bool
 	// set stores a value; setDefault stores a shipped one, if it has a place of its own.
 	set, setDefault setter
@@ -76,6 +77,8 @@ func keysOf(s *Settings) []key {
 		{name: "transfer", kind: "way", help: "how files reach the engine: bind, copy, or auto, which finds out",
 			set: to(&s.Transfer, readWord(spec.TransferAuto, spec.TransferBind, spec.TransferCopy))},
 	}
+	all = append(all, key{name: "preload", kind: "modules", help: "Python modules that are imported before the program starts: numpy,pandas", list: true,
+		set: to(&s.Preload, readModules)})
 	all = append(all, key{name: "soft_signal", kind: "signal", help: "signal of --soft-timeout: SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2",
 		set: to(&s.SoftSignal, readWord(slices.Sorted(maps.Keys(spec.SoftSignals))...))})
 	for _, l := range policy.LimitTable() {

@@ -35,6 +35,8 @@ type Settings struct {
 
 	// DiskBound is [HardDisk], or "auto" or empty.
 	DiskBound string
+	// Preload are the modules of [sandbox.Request].Preload.
+	Preload []string
 	// SoftSignal is the signal of Limits.SoftTimeout.
 	SoftSignal string
 

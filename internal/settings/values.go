@@ -111,6 +111,18 @@ func readDirectories(text string) ([]string, error) {
 	return all, nil
 }
 
+// readModules reads names of modules, joined by commas or as in PATH; an empty text names none.
+func readModules(text string) ([]string, error) {
+	if _, err := readText(text); err != nil || text == "" {
+		return nil, err
+	}
+	var all []string
+	for _, name := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == filepath.ListSeparator }) {
+		all = append(all, strings.TrimSpace(name))
+	}
+	return all, nil
+}
+
 // readGPUs reads the form of the planner, also with the quotes that docker needs around a
 // list.
 func readGPUs(text string) (string, error) {

@@ -32,7 +32,9 @@ type Engine interface {
 	// The error of an unknown image satisfies errors.Is with images.ErrNotFound.
 	Resolve(ctx context.Context, ref string) (images.Resolved, error)
 	// Prepare creates and starts a container of a class whose image is resolved. When it
-	// returns, the container's init is waiting for a job, and no user program has run.
+	// returns, the container's init is waiting for a job, and no user program has run. The
+	// interpreter of the class's Preload is waiting as well, or has failed: then the job
+	// starts without it.
 	// After an error nothing is left behind, unless the engine is unavailable: then the
 	// caller must call [Engine] Remove with the container's name. Engine calls that
 	// change something are not cut short when ctx ends; anything they created is removed.
@@ -181,6 +183,9 @@ type End struct {
 	// SoftAfter is how long after the start the main process got the job's soft signal; 0
 	// if it did not.
 	SoftAfter time.Duration
+	// NotPreloaded says why the program did not run in the waiting interpreter of its class
+	// ([spec.Class].Preload); empty if it did, or if the class has none.
+	NotPreloaded string
 	// Escalated says that every process was killed because the main one outlived its
 	// grace period.
 	Escalated bool
@@ -343,6 +348,8 @@ type Passed struct {
 	ID string `json:"id"`
 	// Up is when it had started.
 	Up time.Time `json:"up"`
+	// Before is the processor time of the interpreter that waits.
+	Before time.Duration `json:"before_ns"`
 	// Warnings are the engine's own warnings.
 	Warnings []string `json:"warnings"`
 }

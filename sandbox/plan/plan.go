@@ -38,7 +38,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, err)
 	gpus, err := planGPUs(req, host)
 	errs = append(errs, err)
-	command, binds, err := planProgram(req, layout)
+	command, binds, preload, err := planProgram(req, layout)
 	errs = append(errs, err)
 	mounts, err := planMounts(layout)
 	errs = append(errs, err)
@@ -96,6 +96,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			GPUs:  gpus,
 
 			Transfer: transfer,
+			Preload:  preload,
 		},
 		Job: spec.Job{
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -11,8 +12,15 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// planProgram returns the command, and the mounts that every program has.
-func planProgram(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, error) {
+// planProgram returns the command, the mounts that every program has, and the interpreter that waits
+// for it.
+func planProgram(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, *spec.Preload, error) {
+	command, binds, err := planCommand(req, layout)
+	preload, preloadErr := planPreload(req, command)
+	return command, binds, preload, errors.Join(err, preloadErr)
+}
+
+func planCommand(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, error) {
 	binds := []spec.Bind{
 		{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true},
 		{Role: spec.RoleFinal, Target: spec.FinalDir},

@@ -57,7 +57,9 @@ type Spec struct {
 //   - the paths in the container at which something is mounted, hidden or monitored, and
 //     with that the file name of the script, which the program sees, and whether it is
 //     observed or has a proxy,
-//   - the working directory, and whether files are mounted or copied.
+//   - the working directory, and whether files are mounted or copied,
+//   - with Preload: the modules, the interpreter with its flags, the environment without the
+//     values of secrets, and whether the program reads stdin and may start processes.
 //
 // Nothing else counts. Host paths, the name of the container and its labels come with the
 // call that prepares it; the program, its arguments and environment, its time, disk and
@@ -88,7 +90,28 @@ type Class struct {
 	// Transfer is [TransferBind] or [TransferCopy]: the host paths of the binds are the
 	// caller's own, or those of a staging volume.
 	Transfer string `json:"transfer"`
+	// Preload describes the interpreter that waits for the program; nil if none was asked for.
+	Preload *Preload `json:"preload,omitempty"`
 }
+
+// Preload is a Python that has imported modules before the job arrives, and becomes the
+// program. It fits a job whose command begins with Interpreter, and whose environment is Env,
+// apart from the values of secrets and the [DeadlineEnv].
+type Preload struct {
+	// Modules are imported in this order.
+	Modules []string `json:"modules"`
+	// Interpreter is the beginning of the command: the interpreter and its flags.
+	Interpreter []string `json:"interpreter"`
+	Env         []string `json:"env"`
+	Stdin       bool     `json:"stdin,omitempty"`
+	NoFork      bool     `json:"no_fork,omitempty"`
+	// Unfit says why no interpreter can wait for the program of the request; empty if one
+	// can. The program then starts without one.
+	Unfit string `json:"unfit,omitempty"`
+}
+
+// Fits reports whether an interpreter waits. Nil does not.
+func (p *Preload) Fits() bool { return p != nil && p.Unfit == "" }
 
 // UserOnHost is the user that the program's files have on the caller's machine.
 func (c Class) UserOnHost() string { return cmp.Or(c.HostUser, c.User) }

@@ -23,6 +23,10 @@ type instance struct {
 	// workDir is the working directory of the job.
 	workDir string
 	ready   wire.Ready
+	// preloads says that an interpreter waits for the job, or has failed; before is the processor
+	// time that it has used.
+	preloads bool
+	before   time.Duration
 	// stdout and stderr receive the job's output, across any number of connections.
 	stdout, stderr *sink
 
@@ -167,7 +171,7 @@ func (c *instance) Sample(ctx context.Context) (engine.Usage, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.peak = max(c.peak, int64(stats.MemoryStats.MaxUsage), int64(stats.MemoryStats.Usage))
-	return engine.Usage{CPU: time.Duration(stats.CPUStats.CPUUsage.TotalUsage), PeakMemory: c.peak, Source: "engine samples"}, true
+	return engine.Usage{CPU: max(time.Duration(stats.CPUStats.CPUUsage.TotalUsage)-c.before, 0), PeakMemory: c.peak, Source: "engine samples"}, true
 }
 
 // statsLimit bounds one sample: about 10 KiB, and more with many processors.

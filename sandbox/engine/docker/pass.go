@@ -37,7 +37,7 @@ func (e *adapter) Pass(c engine.Container) (engine.Passed, *os.File, error) {
 	if !errors.Is(line.err, os.ErrDeadlineExceeded) {
 		return engine.Passed{}, nil, errors.Join(given.errLost(), file.Close())
 	}
-	return engine.Passed{ID: given.id, Up: given.up.Round(0), Warnings: given.warnings}, file, nil
+	return engine.Passed{ID: given.id, Up: given.up.Round(0), Before: given.before, Warnings: given.warnings}, file, nil
 }
 
 // Receive implements [engine.Passer].
@@ -48,6 +48,7 @@ func (e *adapter) Receive(ctx context.Context, class spec.Class, passed engine.P
 	}
 	c := newInstance(e, passed.ID, wire.NewNonce())
 	c.warnings, c.workDir, c.up = passed.Warnings, class.WorkDir, passed.Up
+	c.preloads, c.before = class.Preload.Fits(), passed.Before
 	c.line = e.converse(&conversation{hijacked: types.NewHijackedResponse(conn, ""), close: sync.OnceValue(conn.Close)})
 	if _, err := c.Look(ctx); err != nil {
 		c.line.cut()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/preload"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -47,8 +49,8 @@ func (e *adapter) prepare(ctx context.Context, set initSet, class spec.Class, me
 		return nil, err
 	}
 	c := newInstance(e, id, wire.NewNonce())
-	c.warnings, c.workDir = warnings, class.WorkDir
-	if err := c.open(ctx, set); err != nil {
+	c.warnings, c.workDir, c.preloads = warnings, class.WorkDir, class.Preload.Fits()
+	if err := c.open(ctx, set, class); err != nil {
 		if c.line != nil {
 			c.line.cut()
 		}
@@ -227,8 +229,11 @@ func notStarted(err error) error {
 
 // open starts the container and waits until its init is ready. It attaches before the
 // start, because output is lost while nobody is attached.
-func (c *instance) open(ctx context.Context, set initSet) error {
-	var err error
+func (c *instance) open(ctx context.Context, set initSet, class spec.Class) error {
+	wait, waits, err := preload.Wait(class, oomScore)
+	if err != nil {
+		return err
+	}
 	if c.line, err = c.engine.callInit(ctx, c.id); err != nil {
 		return err
 	}
@@ -241,11 +246,39 @@ func (c *instance) open(ctx context.Context, set initSet) error {
 	switch c.ready, err = c.line.receiver.Ready(waiting); {
 	case err == nil && c.ready.Build == wire.BuildID():
 		go c.look(context.WithoutCancel(ctx))
+		if waits {
+			return c.preload(ctx, wait)
+		}
 		return nil
 	case err == nil:
 		return fmt.Errorf("%w: volume %s does not hold the init of this version; %s", engine.ErrProtocol, set.volume, set.remedy())
 	case errors.Is(err, wire.ErrCut):
 		return set.blame(c.whySilent(ctx))
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: container %.12s: %w", engine.ErrProtocol, c.id, err)
+}
+
+// preload starts the waiting interpreter, and returns when it is ready or has failed.
+func (c *instance) preload(ctx context.Context, wait wire.Wait) error {
+	frame, err := wait.Encode()
+	if err != nil {
+		return fmt.Errorf("container %.12s: %w", c.id, err)
+	}
+	waiting, cancel := callContext(ctx, wait.Patience+readyPatience)
+	defer cancel()
+	go func() {
+		// A failed write shows as the end of the line.
+		_, _ = c.line.stdin.Write(frame)
+	}()
+	used, err := c.line.receiver.Waiting(waiting)
+	switch {
+	case err == nil:
+		c.before = used.CPU
+		return nil
+	case errors.Is(err, wire.ErrCut):
+		return c.whySilent(ctx)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
@@ -349,5 +382,11 @@ func (c *instance) isIdle(ctx context.Context) bool {
 		return false
 	}
 	top, err := c.engine.api.ContainerTop(ctx, c.id, nil)
-	return err == nil && len(top.Processes) == 1
+	if err != nil {
+		return false
+	}
+	programs := slices.DeleteFunc(top.Processes, func(process []string) bool {
+		return len(process) > 0 && preload.IsWaiting(process[len(process)-1])
+	})
+	return len(programs) == 1
 }

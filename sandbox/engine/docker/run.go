@@ -35,7 +35,9 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	frame, err := wireJob(job, c.workDir, c.nonce).Encode()
+	order := wireJob(job, c.workDir, c.nonce)
+	order.ToWaiter = c.preloads
+	frame, err := order.Encode()
 	if err != nil {
 		return fmt.Errorf("handing the job to container %.12s: %w", c.id, err)
 	}
@@ -310,7 +312,7 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 	c.mu.Unlock()
 	end := engine.End{
 		Reported: true, Complete: whole, Interrupted: interrupted, Restarted: restarted,
-		Abandoned: r.Abandoned, SoftAfter: r.SoftAfter, Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
+		Abandoned: r.Abandoned, NotPreloaded: r.Waiter.WhyNot(), SoftAfter: r.SoftAfter, Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
 		StartedAt: r.Started, FinishedAt: r.Finished, Duration: r.Wall,
 		Usage: engine.Usage{CPU: r.Usage.CPU, PeakMemory: r.Usage.PeakMemory, OOMKills: r.Usage.OOMKills, Source: r.Usage.Source},
 	}

@@ -127,6 +127,9 @@ func (c *container) finish(end engine.End) {
 	c.isOver = true
 	end.OOMKilled = end.OOMKilled || c.fake.OOMKilled
 	end.Foreign, end.ForeignErr = slices.Clone(c.fake.Foreign), c.fake.ForeignErr
+	if end.Reported && c.class.Preload.Fits() {
+		end.NotPreloaded = c.fake.NotPreloaded
+	}
 	c.end = end
 	if c.program != nil {
 		c.program.die()

@@ -8,6 +8,8 @@
 //
 //  1. READY, on stdout, before any program exists: what init sees of its container.
 //     LOOK, on stdin, asks for it once more, as often as the controller likes.
+//     WAIT, on stdin, at most once, starts a process that waits for the job: see [Wait]. Init
+//     answers with WAITING when the process is ready or has failed.
 //  2. JOB, on stdin, after READY was read: the program, its limits, and a nonce. Init answers
 //     with ACCEPTED or REFUSED. The program starts once ACCEPTED has left init's pipe, because
 //     it could read the answer from its own stdout; INPUT frames are its stdin.
@@ -17,7 +19,7 @@
 //     marks and the report were read.
 //  4. BYE, on stdin, releases init; so does the end of stdin.
 //
-// The last byte of READY and ACCEPTED, and of each stream, is a newline, because an engine's log
+// The last byte of READY, WAITING and ACCEPTED, and of each stream, is a newline, because an engine's log
 // keeps whole lines.
 //
 // [Receiver] is the controller's side of everything that arrives. [Job.Encode] and
@@ -41,20 +43,26 @@
 //	                             (4 bytes each), device, inode, seconds of ctime (8 each),
 //	                             nanoseconds, zero (4 each), path; witness errno 10; newline 11
 //	ACCEPTED  2                  beginning of the nonce 1; newline 2
-//	REPORT    3  at most 64 KiB  kind 1, value 2, stage 3, wall ns 4, rusage 5 (user µs, system µs,
+//	REPORT    3  at most 128 KiB kind 1, value 2, stage 3, wall ns 4, rusage 5 (user µs, system µs,
 //	                             KiB, 8 bytes each), stop reason 6, escalated 7, processes left 8,
 //	                             repeated "path\0content" of a counter 9, start and end in ns 10,
 //	                             controller gone 11, number of the limit that failed 12, ns from the
-//	                             start to the soft signal 13 (8 bytes; only if it was sent)
+//	                             start to the soft signal 13 (8 bytes; only if it was sent), after
+//	                             a WAIT: the waiting process 14 (cause, wait status or stage, errno,
+//	                             4 bytes each, its text), repeated counter 15 of before the job
 //	REFUSED   4                  reason code 1, text 2
+//	WAITING   5  at most 128 KiB repeated counter 1, newline 2
 //	JOB      16  at most 4 MiB   nonce 1, repeated argument 2, repeated NAME=value 3, directory 4,
 //	                             timeout ms 5, grace ms 6 (8 bytes each), repeated limit 7 (resource,
-//	                             zero, soft, hard), OOM score 8, flags 9 (1 no fork, 2 stdin), relay
+//	                             zero, soft, hard), OOM score 8, flags 9 (1 no fork, 2 stdin, 4 the waiting
+//	                             process becomes the program), relay
 //	                             10 (port, connections, 4 zero bytes, path of the socket), soft
 //	                             signal 11 (ms before the deadline, 8 bytes; signal, zero, 4 each),
 //	                             orphan limit ms 12 (8 bytes), name of the deadline variable 13
 //	INPUT    17  at most 64 KiB
 //	BYE      18  empty
+//	WAIT     19  at most 4 MiB   the fields 2, 3, 4, 5 (until it must be ready), 8 and 9 of a JOB,
+//	                             content of its file 14
 //	LOOK     20  empty
 //
 // Init refuses a JOB with a field that is unknown, missing, duplicated or of a wrong length,

@@ -20,7 +20,7 @@ const (
 	maxJob    = 4 << 20
 	maxInput  = 64 << 10
 	maxReady  = 1 << 20
-	maxReport = 64 << 10
+	maxReport = 128 << 10
 )
 
 type frameType byte
@@ -30,9 +30,11 @@ const (
 	typeAccepted frameType = 2
 	typeReport   frameType = 3
 	typeRefused  frameType = 4
+	typeWaiting  frameType = 5
 	typeJob      frameType = 16
 	typeInput    frameType = 17
 	typeBye      frameType = 18
+	typeWait     frameType = 19
 	typeLook     frameType = 20
 )
 
@@ -46,9 +48,9 @@ func maxPayload(t frameType) int {
 	switch t {
 	case typeReady:
 		return maxReady
-	case typeReport, typeRefused, typeAccepted:
+	case typeReport, typeRefused, typeAccepted, typeWaiting:
 		return maxReport
-	case typeJob, typeInput, typeBye, typeLook: // sent to init
+	case typeJob, typeInput, typeBye, typeWait, typeLook: // sent to init
 	}
 	return 0
 }

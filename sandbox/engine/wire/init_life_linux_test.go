@@ -514,7 +514,8 @@ func TestRefusedJobs(t *testing.T) {
 		"deadline, no name": {with(field(13, "")), "bad variable"},
 		"deadline with =":   {with(field(13, "A=")), "bad variable"},
 		"deadline, none":    {with(field(13, "A")), "without a time limit"},
-		"flag":              {with(field(9, "\x04\x00\x00\x00")), "unknown flag"},
+		"flag":              {with(field(9, "\x08\x00\x00\x00")), "unknown flag"},
+		"file of a waiter":  {with(field(14, "x")), "unknown field"},
 		"OOM score":         {with(field(8, "\xff\xff\xff\x7f")), "OOM score"},
 		"relay":             {with(field(10, "\x50\x00\x01\x00\x00\x00\x00\x00")), "bad relay"},
 	}

@@ -69,7 +69,9 @@ type Job struct {
 	OOMScoreAdj int
 	// NoFork forbids new processes; Stdin says that INPUT frames follow.
 	NoFork, Stdin bool
-	Relay         *Relay
+	// ToWaiter says that the waiting process of [Wait] becomes the program, if it can.
+	ToWaiter bool
+	Relay    *Relay
 }
 
 // Rlimit is one limit of setrlimit(2), by the kernel's number.
@@ -117,14 +119,7 @@ func (j Job) Encode() ([]byte, error) {
 	if j.OOMScoreAdj != 0 {
 		p = appendField(p, 8, binary.LittleEndian.AppendUint32(nil, uint32(int32(j.OOMScoreAdj))))
 	}
-	var flags uint32
-	if j.NoFork {
-		flags |= 1
-	}
-	if j.Stdin {
-		flags |= 2
-	}
-	p = appendField(p, 9, binary.LittleEndian.AppendUint32(nil, flags))
+	p = appendField(p, 9, flags(j.NoFork, j.Stdin, j.ToWaiter))
 	if r := j.Relay; r != nil {
 		v := binary.LittleEndian.AppendUint16(nil, r.Port)
 		v = binary.LittleEndian.AppendUint16(v, r.Connections)
@@ -144,6 +139,17 @@ func (j Job) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("a job of %d bytes: at most %d are possible", len(p), maxJob)
 	}
 	return newFrame(typeJob, p), nil
+}
+
+// flags encodes flags, the lowest bit first.
+func flags(set ...bool) []byte {
+	var bits uint32
+	for i, is := range set {
+		if is {
+			bits |= 1 << i
+		}
+	}
+	return binary.LittleEndian.AppendUint32(nil, bits)
 }
 
 // milliseconds rounds up, because 0 means no limit.
@@ -166,22 +172,8 @@ const (
 
 // check returns an error for a job that init would refuse.
 func (j Job) check() error {
-	if len(j.Args) == 0 || j.Args[0] == "" {
-		return errors.New("a job needs a command")
-	}
-	for _, arg := range j.Args {
-		if strings.ContainsRune(arg, 0) {
-			return fmt.Errorf("the argument %q holds a zero byte", arg)
-		}
-	}
-	for _, pair := range j.Env {
-		if strings.IndexByte(pair, '=') <= 0 || strings.ContainsRune(pair, 0) {
-			name, _, _ := strings.Cut(pair, "=") // the value may be a secret
-			return fmt.Errorf("the variable %q is not NAME=value", name)
-		}
-	}
-	if !strings.HasPrefix(j.Dir, "/") || strings.ContainsRune(j.Dir, 0) {
-		return fmt.Errorf("the working directory %q is not an absolute path", j.Dir)
+	if err := checkProcess(j.Args, j.Env, j.Dir); err != nil {
+		return err
 	}
 	if err := j.checkTimes(); err != nil {
 		return err
@@ -195,6 +187,27 @@ func (j Job) check() error {
 		return fmt.Errorf("the OOM score %d is not within ±%d", j.OOMScoreAdj, maxOOMScore)
 	}
 	return j.Relay.check()
+}
+
+func checkProcess(args, env []string, dir string) error {
+	if len(args) == 0 || args[0] == "" {
+		return errors.New("a job needs a command")
+	}
+	for _, arg := range args {
+		if strings.ContainsRune(arg, 0) {
+			return fmt.Errorf("the argument %q holds a zero byte", arg)
+		}
+	}
+	for _, pair := range env {
+		if strings.IndexByte(pair, '=') <= 0 || strings.ContainsRune(pair, 0) {
+			name, _, _ := strings.Cut(pair, "=") // the value may be a secret
+			return fmt.Errorf("the variable %q is not NAME=value", name)
+		}
+	}
+	if !strings.HasPrefix(dir, "/") || strings.ContainsRune(dir, 0) {
+		return fmt.Errorf("the working directory %q is not an absolute path", dir)
+	}
+	return nil
 }
 
 func (j Job) checkTimes() error {

@@ -23,14 +23,15 @@ type Receiver struct {
 	complaint []byte
 	out, err  scanner
 	ready     Ready
+	before    Usage // of the waiting process
 	report    Report
 	failure   error
 	// cutFrame says that the connection ended in the middle of a frame.
 	cutFrame bool
-	// Closed when the ready frame, the answer to the job and the end of both streams have
-	// been read, and when the connection has ended.
-	isReady, isAccepted, isOver, closed chan struct{}
-	nonce                               Nonce
+	// Closed when the ready frame, the answers to WAIT and to the job, and the end of both
+	// streams have been read, and when the connection has ended.
+	isReady, isWaiting, isAccepted, isOver, closed chan struct{}
+	nonce                                          Nonce
 	// looked is closed when the next ready frame has been read; nil if none was asked for.
 	looked chan struct{}
 }
@@ -48,7 +49,7 @@ const (
 
 // NewReceiver returns a receiver that expects a ready frame.
 func NewReceiver() *Receiver {
-	return &Receiver{isReady: make(chan struct{}), isAccepted: make(chan struct{}), isOver: make(chan struct{}), closed: make(chan struct{})}
+	return &Receiver{isReady: make(chan struct{}), isWaiting: make(chan struct{}), isAccepted: make(chan struct{}), isOver: make(chan struct{}), closed: make(chan struct{})}
 }
 
 // Resume returns a receiver for a job that was started before, perhaps by another process. The
@@ -170,19 +171,15 @@ func (r *Receiver) notFrames(p []byte) []byte {
 // take handles a frame. The lock is held.
 func (r *Receiver) take(t frameType, payload []byte) (err error) {
 	switch {
-	case t == typeReady && r.expect == expectReady:
-		if r.ready, err = parseReady(payload); err == nil {
-			close(r.isReady)
-			r.expect = expectAnswer
+	case t == typeReady && (r.expect == expectReady || r.expect == expectAnswer && (r.looked != nil || r.out.resumed)):
+		err = r.takeReady(payload)
+	case t == typeWaiting && r.expect == expectAnswer:
+		r.before, err = parseWaiting(payload)
+		select {
+		case <-r.isWaiting:
+		default:
+			close(r.isWaiting)
 		}
-	case t == typeReady && r.expect == expectAnswer && r.looked != nil:
-		if r.ready, err = parseReady(payload); err == nil {
-			close(r.looked)
-			r.looked = nil
-		}
-	case t == typeReady && r.expect == expectAnswer && r.out.resumed:
-		// Init was asked to look again, or somebody restarted the container before it had a job.
-		_, err = parseReady(payload)
 	case t == typeAccepted && r.expect == expectAnswer:
 		err = r.checkAnswer(payload)
 		if err == nil {
@@ -199,6 +196,23 @@ func (r *Receiver) take(t frameType, payload []byte) (err error) {
 		}
 	default:
 		err = fmt.Errorf("%w: type %d in the wrong place", errFormat, t)
+	}
+	return err
+}
+
+// takeReady handles a ready frame. The lock is held.
+func (r *Receiver) takeReady(payload []byte) error {
+	ready, err := parseReady(payload)
+	switch {
+	case err != nil:
+	case r.expect == expectReady:
+		r.ready, r.expect = ready, expectAnswer
+		close(r.isReady)
+	case r.looked != nil:
+		r.ready = ready
+		close(r.looked)
+		r.looked = nil
+	default: // init was asked to look again, or somebody restarted the container before it had a job
 	}
 	return err
 }
@@ -313,6 +327,15 @@ func (r *Receiver) Ready(ctx context.Context) (Ready, error) {
 	return r.ready, err
 }
 
+// Waiting waits for the answer to [Wait]: the process is ready, or has failed. It returns what the
+// container has used until then.
+func (r *Receiver) Waiting(ctx context.Context) (Usage, error) {
+	err := r.wait(ctx, r.isWaiting)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.before, err
+}
+
 // Look asks init, which has no job yet, once more what it sees, and waits for the answer. Only one
 // call may be in progress. If another process has read the first frame of init, this is its first.
 func (r *Receiver) Look(ctx context.Context, stdin io.Writer) (Ready, error) {
@@ -346,7 +369,7 @@ func (r *Receiver) End(ctx context.Context) (Report, error) {
 	return r.report, err
 }
 
-// Unanswered reports whether the streams ended right behind the ready frame: init never had a
+// Unanswered reports whether the streams ended before the answer to the job: init never had a
 // job, and no program has run. It must be called after [Receiver.Close].
 func (r *Receiver) Unanswered() bool {
 	r.mu.Lock()
@@ -354,8 +377,9 @@ func (r *Receiver) Unanswered() bool {
 	return r.expect == expectAnswer && !r.cutFrame
 }
 
-// Began reports whether anything but ready frames has arrived on stdout. A container that waited for
-// its job, or was restarted before it had one, has several, and the last one can still be incomplete.
+// Began reports whether anything but frames of a container without a job has arrived on stdout. A
+// container that waited for its job, or was restarted before it had one, has several, and the last one
+// can still be incomplete.
 func (r *Receiver) Began() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -366,7 +390,7 @@ func (r *Receiver) Began() bool {
 		return true
 	}
 	t, _, err := parseHeader(r.frames)
-	return err != nil || t != typeReady
+	return err != nil || t != typeReady && t != typeWaiting
 }
 
 // Over returns a channel that is closed once both end marks and the report were read.

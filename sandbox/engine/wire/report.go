@@ -54,9 +54,12 @@ type Report struct {
 	// Abandoned reports whether the controller had disconnected before the end.
 	Abandoned bool
 	Usage     Usage
+	// Waiter is nil if no process waited for the job.
+	Waiter *Waiter
 }
 
-// Usage is the resource usage of the container at the end of its program.
+// Usage is the resource usage of the container at the end of its program. CPU and OOMKills are
+// without those of a waiting process before the job.
 type Usage struct {
 	CPU        time.Duration
 	PeakMemory int64
@@ -81,14 +84,14 @@ func (s Stage) String() string {
 // parseReport parses the payload of a report frame.
 func parseReport(payload []byte) (Report, error) {
 	var r Report
-	files := map[string]string{}
+	files, before := map[string]string{}, map[string]string{}
 	seen := map[uint16]bool{}
 	for tag, value := range fields(payload) {
-		if tag != 9 && seen[tag] {
+		if tag != 9 && tag != 15 && seen[tag] {
 			return Report{}, fmt.Errorf("%w: field %d of the report twice", errFormat, tag)
 		}
 		seen[tag] = true
-		if tag == 0 || !r.setNumber(tag, value) || !r.setRest(tag, value, files) {
+		if tag == 0 || !r.setNumber(tag, value) || !r.setRest(tag, value, files, before) {
 			return Report{}, fmt.Errorf("%w: field %d of the report", errFormat, tag)
 		}
 	}
@@ -96,7 +99,9 @@ func parseReport(payload []byte) (Report, error) {
 		return Report{}, fmt.Errorf("%w: a report without an end", errFormat)
 	}
 	if usage, ok := counters(files); ok {
+		was, _ := counters(before)
 		r.Usage = usage
+		r.Usage.CPU, r.Usage.OOMKills = max(usage.CPU-was.CPU, 0), max(usage.OOMKills-was.OOMKills, 0)
 	}
 	return r, nil
 }
@@ -130,7 +135,7 @@ func (r *Report) setNumber(tag uint16, value []byte) bool {
 }
 
 // setRest handles the fields of other forms.
-func (r *Report) setRest(tag uint16, value []byte, files map[string]string) (ok bool) {
+func (r *Report) setRest(tag uint16, value []byte, files, before map[string]string) (ok bool) {
 	le := binary.LittleEndian
 	switch tag {
 	case 4:
@@ -149,9 +154,11 @@ func (r *Report) setRest(tag uint16, value []byte, files map[string]string) (ok 
 			r.Usage = Usage{CPU: max(used, 0), PeakMemory: int64(le.Uint64(value[16:]) & (1<<40 - 1) << 10), Source: "rusage"}
 		}
 	case 9:
-		var name, content string
-		name, content, ok = strings.Cut(string(value), "\x00")
-		files[name] = strings.TrimSpace(content)
+		ok = addFile(files, value)
+	case 15:
+		ok = addFile(before, value)
+	case 14:
+		r.Waiter, ok = parseWaiter(value)
 	case 10:
 		if ok = len(value) == 16; ok {
 			r.Started, r.Finished = instant(le.Uint64(value)), instant(le.Uint64(value[8:]))
@@ -159,6 +166,13 @@ func (r *Report) setRest(tag uint16, value []byte, files map[string]string) (ok 
 	default:
 		return true
 	}
+	return ok
+}
+
+// addFile adds the content of a file by its path.
+func addFile(files map[string]string, value []byte) bool {
+	name, content, ok := strings.Cut(string(value), "\x00")
+	files[name] = strings.TrimSpace(content)
 	return ok
 }
 

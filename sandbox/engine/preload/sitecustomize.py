@@ -1,0 +1,294 @@
+"""The bootstrap of a waiting interpreter.
+
+Evalbox's init starts `python3 [flags] -c WAITS modules` with this module first in the search
+path, so site imports it before Python runs the command. It imports the modules, waits for a
+job, and replaces the command in the configuration of the interpreter, which C code reads after
+site: Python then runs the program of the job as if it had been started with it. No frame of
+this module exists by then.
+
+Init listens on SOCKET. READY is sent once, REFUSES with a reason instead of READY or TAKES; TAKES
+means that the program is about to run. The job arrives as three descriptors: its text, and the
+program's stdout and stderr. Until then stdout and stderr are discarded.
+"""
+
+import os
+import sys
+
+SOCKET, ARCHIVE = 62, 63
+READY, TAKES, REFUSES = b"R", b"T", b"N"
+WAITS = "evalbox: this interpreter waits for its program"
+MOST_REASON = 500
+WORD = 8
+
+
+class Refusal(Exception):
+    """The reason why this interpreter cannot be the program."""
+
+
+def hide(path):
+    """Removes this module, and the way on which Python found it."""
+    import zipimport
+
+    os.close(ARCHIVE)
+    os.set_inheritable(SOCKET, False)
+    sys.path.remove(path)
+    sys.path_importer_cache.pop(path, None)
+    zipimport._zip_directory_cache.pop(path, None)
+    del sys.modules[__name__]
+    others = os.environ["PYTHONPATH"][len(path) + 1:]
+    if others:
+        os.environ["PYTHONPATH"] = others
+    else:
+        del os.environ["PYTHONPATH"]
+
+
+def import_next():
+    """Imports the sitecustomize that this one hides, and reports whether there is one."""
+    try:
+        __import__(__name__)
+    except ImportError as error:
+        if error.name != __name__:
+            raise
+        return False
+    return True
+
+
+class Memory:
+    """The memory of this process. Reading through the file cannot crash."""
+
+    def __init__(self):
+        self.file = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self):
+        os.close(self.file)
+
+    def read(self, address, size):
+        try:
+            return os.pread(self.file, size, address)
+        except (OSError, OverflowError):
+            return b""
+
+    def words(self, address, count):
+        data = self.read(address, count * WORD)
+        return [int.from_bytes(data[i:i + WORD], sys.byteorder) for i in range(0, len(data), WORD)]
+
+    def holds(self, address, text):
+        """Reports whether a wchar_t string is at an address."""
+        wide = (text + "\0").encode("utf-32-le")
+        return address > 1 << 16 and self.read(address, len(wide)) == wide
+
+
+class Config:
+    """The places of the interpreter's PyConfig that say what it runs. Their positions differ
+    between versions, so they are found by their contents. run_module and run_filename come
+    behind run_command in every version."""
+
+    WORDS = 128  # more than the structure has
+
+    def __init__(self, path):
+        import ctypes
+
+        def function(name, result, *arguments):
+            f = getattr(ctypes.pythonapi, name)
+            f.restype, f.argtypes = result, arguments
+            return f
+
+        pointer, number = ctypes.c_void_p, ctypes.c_size_t
+        self.ctypes = ctypes
+        self.decode = function("Py_DecodeLocale", pointer, ctypes.c_char_p, pointer)
+        self.allocate = function("PyMem_RawMalloc", pointer, number)
+        self.free = function("PyMem_RawFree", None, pointer)
+        self.flush = function("fflush", ctypes.c_int, pointer)
+        self.break_at = function("sbrk", pointer, ctypes.c_ssize_t)
+        self.prctl = function("prctl", ctypes.c_int, ctypes.c_int, number, pointer, number, number)
+        base, memory = function("_Py_GetConfig", pointer)(), Memory()
+        words = memory.words(base, self.WORDS)
+
+        def lists(is_length, at, text):
+            """Finds the lists with a text at a position, from the end if that is negative."""
+            for i, (n, items) in enumerate(zip(words, words[1:])):
+                if is_length(n) and memory.holds((memory.words(items + at % n * WORD, 1) or [0])[0], text):
+                    yield base + i * WORD
+
+        commands = [i for i, word in enumerate(words) if memory.holds(word, WAITS + "\n")]
+        argv = list(lists(len(sys.argv).__eq__, -1, sys.argv[-1]))
+        orig_argv = list(lists(len(sys.orig_argv).__eq__, -1, sys.argv[-1]))
+        paths = list(lists(lambda n: 0 < n < 1000, 0, path))
+        memory.close()
+        if [len(commands), len(argv), len(orig_argv), len(paths)] != [1] * 4 or words[commands[0] + 1:commands[0] + 3] != [0, 0]:
+            raise Refusal("the configuration of this Python is not known")
+        self.run, self.argv, self.orig_argv = base + commands[0] * WORD, argv[0], orig_argv[0]
+        self.set_list(paths[0], [os.fsencode(p) for p in self.list(paths[0])[1:]])
+
+    def word(self, address):
+        return self.ctypes.c_uint64.from_address(address)
+
+    def set_text(self, address, text):
+        """Replaces a string, which the interpreter frees at its end."""
+        word = self.word(address)
+        self.free(word.value)
+        word.value = self.decode(text, None) if text is not None else 0
+
+    def list(self, address):
+        length, items = self.word(address).value, self.word(address + WORD).value
+        return [self.ctypes.wstring_at(self.word(items + i * WORD).value) for i in range(length)]
+
+    def set_list(self, address, texts):
+        """Replaces a list of strings. The former one is not freed: that is not worth its code."""
+        items = self.allocate(max(len(texts), 1) * WORD)
+        for i, text in enumerate(texts):
+            self.word(items + i * WORD).value = self.decode(text, None)
+        self.word(address).value, self.word(address + WORD).value = len(texts), items
+
+    def set(self, kind, text, argv, orig_argv):
+        """Sets what runs: a command (0), a module (1) or a file (2)."""
+        self.set_text(self.run, None)
+        self.set_text(self.run + kind * WORD, text)
+        self.set_list(self.argv, argv)
+        self.set_list(self.orig_argv, orig_argv)
+
+    def set_title(self, args, env):
+        """Sets /proc/self/cmdline and environ, as far as the kernel permits it."""
+        PR_SET_MM, PR_SET_MM_MAP, NO_FILE = 35, 14, 0xFFFFFFFF
+        block = b"".join(word + b"\0" for word in args + env)
+        start = self.allocate(len(block))
+        self.ctypes.memmove(start, block, len(block))
+        middle, end = start + sum(len(word) + 1 for word in args), start + len(block)
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        code, end_code, stack, data, end_data, heap = (int(fields[n - 3]) for n in (26, 27, 28, 45, 46, 47))  # of proc(5)
+        map_ = (self.ctypes.c_uint64 * 13)(code, end_code, data, end_data, heap, self.break_at(0), stack, start, middle, middle, end, 0, NO_FILE << 32)
+        self.prctl(PR_SET_MM, PR_SET_MM_MAP, self.ctypes.addressof(map_), self.ctypes.sizeof(map_), 0)
+
+
+def say(what, reason=""):
+    os.write(SOCKET, what + reason.encode("utf-8", "replace")[:MOST_REASON])
+
+
+def receive(api, socket):
+    """Waits for the job: its arguments, its environment, and its stdout and stderr."""
+    size = 4  # of a descriptor
+    data, control, _, _ = socket.recvmsg(1, api.CMSG_LEN(3 * size), api.MSG_CMSG_CLOEXEC)
+    if not data:
+        os._exit(1)
+    raw = control[0][2]
+    text, out, err = (int.from_bytes(raw[i:i + size], sys.byteorder) for i in range(0, 3 * size, size))
+    data = os.pread(text, os.fstat(text).st_size, 0)
+    os.close(text)
+    count = int.from_bytes(data[:4], sys.byteorder)
+    words = data[4:].split(b"\0")[:-1]
+    return words[:count], words[count:], (out, err)
+
+
+def environment(before, env):
+    """Returns the variables that the job adds. Those that Python or the loader read at the start
+    cannot change any more."""
+    now = dict(word.split(b"=", 1) for word in env)
+    added = {name: value for name, value in now.items() if before.get(name) != value}
+    for name in added:
+        if name.startswith((b"PYTHON", b"LD_")):
+            raise Refusal("%s of the program differs" % os.fsdecode(name))
+    return added
+
+
+def check_shadows(directory, modules):
+    """Refuses a program beside which is a file that it would import instead of a module that
+    is imported already."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return
+    for name in sorted({name.split(".")[0] for name in names} & modules):
+        raise Refusal("the program has a module %s of its own" % name)
+
+
+def command(args, modules):
+    """Returns what an argument list runs, for Config.set."""
+    if args[:1] == [b"-c"]:
+        kind, text, argv = 0, args[1] + b"\n", args[:1] + args[2:]
+    elif args[:1] == [b"-m"]:
+        kind, text, argv = 1, args[1], args[:1] + args[2:]
+    else:
+        kind, argv, directory = 2, args, os.getcwdb()
+        text = args[0]
+        if not text.startswith(b"/"):
+            text = directory + b"/" + (text[2:] if text.startswith(b"./") else text)
+    directory = os.getcwd()
+    if kind == 2:
+        import zipimport
+
+        if os.path.isdir(text):
+            raise Refusal("the program is a directory")
+        try:
+            zipimport.zipimporter(os.fsdecode(text))
+        except zipimport.ZipImportError:
+            pass
+        else:
+            raise Refusal("the program is an archive")
+        directory = os.path.dirname(os.path.realpath(os.fsdecode(text)))
+    if not getattr(sys.flags, "safe_path", False):
+        check_shadows(directory, modules)
+    return kind, text, argv
+
+
+def prepare(path, loaded):
+    """Does everything that does not need the job, and returns a function that waits for the job
+    and turns this process into it."""
+    if sys.implementation.name != "cpython" or not (3, 10) <= sys.version_info[:2] <= (3, 13):
+        raise Refusal("only CPython 3.10 to 3.13 can wait")
+    prefix, names = [os.fsencode(word) for word in sys.orig_argv[:-3]], sys.argv[1].split(",")
+    before = dict(os.environb)
+    for name in names:
+        __import__(name)
+    imported, found = set(sys.modules), set(sys.path_importer_cache)
+    modules = {name.split(".")[0] for name in imported - loaded}
+    import _socket
+
+    config = Config(path)
+    socket = _socket.socket(fileno=SOCKET)
+
+    def become():
+        args, env, streams = receive(_socket, socket)
+        if args[:len(prefix)] != prefix:
+            raise Refusal("the program needs another interpreter")
+        added = environment(before, env)
+        kind, text, argv = command(args[len(prefix):], modules)
+        config.set(kind, text, argv, args)
+        config.set_title(args, env)
+        sys.argv[:] = map(os.fsdecode, argv)
+        sys.orig_argv[:] = map(os.fsdecode, args)
+        os.environb.update(added)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        config.flush(None)
+        for fd, stream in enumerate(streams, 1):
+            os.dup2(stream, fd)
+            os.close(stream)
+        for known, old in ((sys.modules, imported), (sys.path_importer_cache, found)):
+            for name in set(known) - old:
+                del known[name]
+        say(TAKES)
+        socket.close()
+
+    return become
+
+
+def main():
+    path = "/proc/self/fd/%d" % ARCHIVE
+    try:
+        hide(path)
+        is_there = import_next()
+        loaded = set(sys.modules)
+        become = prepare(path, loaded)
+        say(READY)
+        become()
+    except BaseException as error:
+        reason = str(error) if isinstance(error, Refusal) else "%s: %s" % (type(error).__name__, error)
+        say(REFUSES, reason)
+        os._exit(1)
+    return is_there
+
+
+if not main():
+    # site takes this for an image without a sitecustomize.
+    raise ImportError("no module named " + __name__, name=__name__)
