@@ -100,12 +100,12 @@ func (r *Runner) settleUnknown(ctx context.Context, found record.Record, noJourn
 	return fmt.Errorf("run %s: %w", found.ID, errNoJournal)
 }
 
-// engineOf describes the engine of a run that this process has claimed. A run that never had a
-// container is removed: nothing but its record existed.
+// engineOf describes the engine of a run that this process has claimed. A run whose journal has no
+// container is removed: nothing but its record existed, and a container if that had waited for it.
 func (r *Runner) engineOf(ctx context.Context, note record.Journal) (engine.Info, error) {
 	switch {
 	case note.Container == "":
-		if err := stage.Reclaim(r.store, note.ID); err != nil {
+		if err := errors.Join(r.removeLeft(ctx, note.ID), stage.Reclaim(r.store, note.ID)); err != nil {
 			return engine.Info{}, err
 		}
 		return engine.Info{}, errors.Join(fmt.Errorf("run %s: %w", note.ID, outcome.ErrOwnerDied), r.store.Discard(note.ID))

@@ -152,7 +152,11 @@ func (a *run) receive(ctx context.Context, answer keeperAnswer, files []*os.File
 	defer cancel()
 	class := a.spec.Class
 	class.User = w.user
-	w.container, err = r.engine.(engine.Passer).Receive(looking, class, answer.Passed, files[0])
+	if e, ok := r.engine.(engine.Passer); ok {
+		w.container, err = e.Receive(looking, class, answer.Passed, files[0])
+	} else {
+		err = errors.Join(errors.New("the engine cannot take a container over"), files[0].Close())
+	}
 	if err == nil {
 		err = engine.CheckReady(class, w.container.Ready())
 	}
@@ -194,7 +198,8 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 	if err != nil {
 		return err
 	}
-	if _, ok := r.engine.(engine.Passer); !ok || !info.Local {
+	passer, ok := r.engine.(engine.Passer)
+	if !ok || !info.Local {
 		return fmt.Errorf("a pool needs an engine on this machine, behind a Unix socket: the one at %s is not", info.Address)
 	}
 	if err := r.store.Prepare(); err != nil {
@@ -216,7 +221,7 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	k := &keeper{runner: r, idle: idle, stop: stop, last: time.Now()}
+	k := &keeper{runner: r, engine: passer, idle: idle, stop: stop, last: time.Now()}
 	defer func() {
 		stop()
 		err = errors.Join(err, listener.Close()) // also deletes the socket
@@ -245,6 +250,7 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 // keeper is one call of [Runner.KeepPool].
 type keeper struct {
 	runner *Runner
+	engine engine.Passer
 	idle   time.Duration
 	stop   context.CancelFunc
 	// talks are the conversations in progress, stops those that wait for the end. over is closed
@@ -354,7 +360,7 @@ func (k *keeper) give(ctx context.Context, conn *handover.Conn, request keeperRe
 // it. After an error the container is removed.
 func (k *keeper) pass(conn *handover.Conn, w *waiting) error {
 	r := k.runner
-	passed, file, err := r.engine.(engine.Passer).Pass(w.container)
+	passed, file, err := k.engine.Pass(w.container)
 	if err != nil {
 		r.pool.discard(w)
 		return errors.Join(err, conn.Send(keeperAnswer{Reason: errNoneWaits}))

@@ -82,7 +82,7 @@ type pool struct {
 
 	mu      sync.Mutex
 	classes []*poolClass // the one that was used last comes first
-	// rejected are containers that nobody can use, and that are to be removed.
+	// rejected are containers that nobody can use, or that could not be removed yet.
 	rejected []*waiting
 	status   PoolStatus
 	// filling is closed when the goroutine that prepares containers has ended; nil if there is
@@ -91,8 +91,10 @@ type pool struct {
 	stop    context.CancelFunc
 	wake    chan struct{}
 	closed  bool
-	// changed is closed and replaced when a container is waiting or could not be prepared.
-	changed chan struct{}
+	// changed is closed and replaced when a container is waiting, when one could not be prepared,
+	// and when nothing is left to prepare: then full is as high as asked was.
+	changed     chan struct{}
+	asked, full int
 }
 
 // poolClass is the containers for runs of one class.
@@ -228,20 +230,24 @@ func (p *pool) take(ctx context.Context, key string, plan planned, limit time.Du
 		if w == nil {
 			return nil
 		}
-		looking, cancel := context.WithTimeout(ctx, lookPatience)
-		ready, err := w.container.Look(looking)
-		cancel()
-		if err == nil {
-			class := plan.spec.Class
-			class.User = w.user
-			err = engine.CheckReady(class, ready)
-		}
+		err := w.check(ctx, plan.spec.Class)
 		if err == nil {
 			p.count(func(s *PoolStatus) { s.Taken++ })
 			return w
 		}
 		p.runner.log.Debug("a waiting container is not as it should be", logRun, w.id, logError, err)
-		p.reject(w)
+		bad := []*waiting{w}
+		silent := errors.Is(err, context.DeadlineExceeded)
+		if silent && ctx.Err() == nil {
+			bad = append(bad, p.drop(key)...) // what happened to this one may have happened to all
+		}
+		for _, w := range bad {
+			p.reject(w)
+		}
+		if silent || ctx.Err() != nil {
+			p.count(func(s *PoolStatus) { s.Cold++ })
+			return nil
+		}
 	}
 }
 
@@ -256,6 +262,36 @@ func (p *pool) reject(w *waiting) {
 	if closed {
 		p.discard(w)
 	}
+}
+
+// check compares a waiting container with its class, and with what it was when it was prepared:
+// somebody else may have changed its limits.
+func (w *waiting) check(ctx context.Context, class spec.Class) error {
+	before := w.container.Ready()
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	now, err := w.container.Look(ctx)
+	if err != nil {
+		return err
+	}
+	class.User = w.user
+	if err := engine.CheckReady(class, now); err != nil {
+		return err
+	}
+	if now.Cgroup != before.Cgroup || !slices.Equal(now.Interfaces, before.Interfaces) || !slices.Equal(now.Mounts, before.Mounts) {
+		return errors.New("its limits, its network or its mounts were changed")
+	}
+	return nil
+}
+
+// drop takes all containers of a class from the pool. The caller removes them.
+func (p *pool) drop(key string) (all []*waiting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.IndexFunc(p.classes, func(c *poolClass) bool { return c.key == key }); i >= 0 {
+		all, p.classes[i].waiting = p.classes[i].waiting, nil
+	}
+	return all
 }
 
 func (p *pool) count(change func(*PoolStatus)) {
@@ -317,37 +353,52 @@ func (p *pool) refill() {
 func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
 	for ctx.Err() == nil {
-		plan, limit, class, old := p.todo()
-		for _, w := range old {
+		next := p.todo()
+		for _, w := range next.old {
 			p.discard(w)
 		}
-		if class == nil {
+		if next.class == nil {
+			p.rest(next.asked)
 			select {
 			case <-ctx.Done():
 			case <-wake:
-			case <-time.After(p.bounds.Age / 8):
+			case <-time.After(max(p.bounds.Age/8, minPoolTick)):
 			}
 			continue
 		}
-		w, err := p.runner.prepareWaiting(ctx, plan, limit)
+		w, err := p.runner.prepareWaiting(ctx, next.plan, next.limit)
 		if err != nil {
 			p.runner.log.Debug("no container could be prepared ahead", logError, err)
 		}
-		if p.put(class, w, err) {
+		if p.put(next.class, w, err) {
 			continue
 		}
 		p.discard(w)
 	}
 }
 
-// todo returns the class that the next container is for, nil if there are enough, and the
-// containers that are removed before. Classes that were used lately share the pool.
-func (p *pool) todo() (plan planned, limit time.Duration, class *poolClass, old []*waiting) {
+// minPoolTick is how often the ages of the containers are looked at, at most.
+const minPoolTick = 100 * time.Millisecond
+
+// poolWork is what the pool does next.
+type poolWork struct {
+	// class is what the next container is for, nil if there are enough; plan and limit are its own.
+	class *poolClass
+	plan  planned
+	limit time.Duration
+	// old are the containers that are removed before.
+	old   []*waiting
+	asked int
+}
+
+// todo decides what to do next. Classes that were used lately share the pool.
+func (p *pool) todo() poolWork {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	total := 0
-	old, p.rejected = p.rejected, nil
+	old := p.rejected
+	p.rejected = nil
 	var active []*poolClass
 	for _, c := range p.classes {
 		c.waiting = slices.DeleteFunc(c.waiting, func(w *waiting) bool {
@@ -363,79 +414,127 @@ func (p *pool) todo() (plan planned, limit time.Duration, class *poolClass, old 
 		}
 	}
 	p.classes = slices.DeleteFunc(p.classes, func(c *poolClass) bool { return now.Sub(c.used) >= p.bounds.Age && len(c.waiting) == 0 })
+	shares := map[*poolClass]int{}
 	for i, c := range active {
-		share := p.bounds.Size / len(active)
+		shares[c] = p.bounds.Size / len(active)
 		if i < p.bounds.Size%len(active) {
-			share++
+			shares[c]++
 		}
-		if len(c.waiting) >= share {
+	}
+	surplus := func(c *poolClass) int { return len(c.waiting) - shares[c] }
+	for _, c := range active {
+		switch {
+		case surplus(c) >= 0:
 			continue
-		}
-		if total >= p.bounds.Size { // another class has more than its share
-			most := slices.MaxFunc(p.classes, func(a, b *poolClass) int { return len(a.waiting) - len(b.waiting) })
-			if most == c {
-				continue
-			}
+		case total >= p.bounds.Size: // another class has more than its share
+			most := slices.MaxFunc(p.classes, func(a, b *poolClass) int { return surplus(a) - surplus(b) })
 			old = append(old, most.waiting[0])
 			most.waiting = most.waiting[1:]
+			total--
 		}
-		if p.memory() >= p.bounds.Memory {
+		if used, largest := p.memory(); used+largest > p.bounds.Memory {
 			c.failed = errPoolMemory
 			p.status.Problem = errPoolMemory.Error()
 			continue
 		}
-		return c.plan, c.limit, c, old
+		return poolWork{class: c, plan: c.plan, limit: c.limit, old: old}
 	}
-	return planned{}, 0, nil, old
+	return poolWork{old: old, asked: p.asked}
 }
 
-var errPoolMemory = errors.New("the waiting containers use all the memory that the pool may have")
-
-// memory is the memory of the waiting containers. The lock is held.
-func (p *pool) memory() (sum int64) {
-	for _, c := range p.classes {
-		for _, w := range c.waiting {
-			sum += w.memory
-		}
-	}
-	return sum
-}
-
-// put adds a container that waits now. It is false if the pool was closed meanwhile.
-func (p *pool) put(class *poolClass, w *waiting, err error) bool {
+// rest notes that nothing is left to do for those who had asked.
+func (p *pool) rest(asked int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.status.Problem = ""
-	switch {
-	case err != nil:
-		class.failed, p.status.Problem = err, err.Error()
-	case p.closed:
-		return false
-	default:
-		class.waiting = append(class.waiting, w)
-	}
+	p.full = asked
+	p.notify()
+}
+
+// notify tells those who wait that the pool has changed. The lock is held.
+func (p *pool) notify() {
 	if p.changed != nil {
 		close(p.changed)
 		p.changed = nil
 	}
-	return true
 }
 
-// discard removes a container that gets no run, and everything that it has.
+var errPoolMemory = errors.New("the waiting containers use all the memory that the pool may have")
+
+// memory is the memory of the waiting containers, and that of the largest. The lock is held.
+func (p *pool) memory() (sum, largest int64) {
+	for _, c := range p.classes {
+		for _, w := range c.waiting {
+			sum, largest = sum+w.memory, max(largest, w.memory)
+		}
+	}
+	return sum, largest
+}
+
+// put adds a container that waits now. It is false if that must be discarded.
+func (p *pool) put(class *poolClass, w *waiting, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed && err == nil {
+		return false
+	}
+	if used, _ := p.memory(); err == nil && used+w.memory > p.bounds.Memory {
+		err = errPoolMemory
+	}
+	p.status.Problem = ""
+	if err != nil {
+		class.failed, p.status.Problem = err, err.Error()
+	} else {
+		class.waiting = append(class.waiting, w)
+	}
+	p.notify()
+	return err == nil || w == nil
+}
+
+// discard removes a container that gets no run, and everything that it has. One that cannot be removed
+// now is removed later, at the latest when the pool is closed.
 func (p *pool) discard(w *waiting) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
 	defer cancel()
 	// Nobody waits for a result here, so this waits until the container is gone.
 	err := errors.Join(w.container.Remove(ctx), p.runner.engine.Remove(ctx, w.container.Ref().ID))
+	p.mu.Lock()
+	later := err != nil && !p.closed
+	if later {
+		p.rejected = append(p.rejected, w)
+	}
+	p.mu.Unlock()
+	if later {
+		p.runner.log.Debug("a waiting container could not be removed yet", logRun, w.id, logError, err)
+		return
+	}
 	if err = errors.Join(err, giveBackUID(w.lease, err == nil), p.runner.store.Unreserve(w.id)); err != nil {
 		p.runner.log.Warn("a waiting container was left behind", logRun, w.id, logError, err)
 	}
+}
+
+// yield removes the waiting container that a run is least likely to need, because a run needs what it
+// holds. It is false if none is waiting.
+func (p *pool) yield() bool {
+	p.mu.Lock()
+	var w *waiting
+	for _, c := range slices.Backward(p.classes) {
+		if len(c.waiting) > 0 {
+			w, c.waiting = c.waiting[0], c.waiting[1:]
+			break
+		}
+	}
+	p.mu.Unlock()
+	if w != nil {
+		p.discard(w)
+	}
+	return w != nil
 }
 
 // close removes all waiting containers. Nobody takes one any more.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
+	p.notify()
 	filling, stop := p.filling, p.stop
 	p.mu.Unlock()
 	if filling == nil {
@@ -444,13 +543,13 @@ func (p *pool) close() {
 	stop()
 	<-filling
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	var discards sync.WaitGroup
 	all := p.rejected
 	for _, c := range p.classes {
 		all = append(all, c.waiting...)
 	}
 	p.classes, p.rejected = nil, nil
+	p.mu.Unlock()
 	for _, w := range all {
 		discards.Go(func() { p.discard(w) })
 	}
@@ -479,19 +578,35 @@ func (r *Runner) Warm(ctx context.Context, req Request, n int) error {
 	p.mu.Lock()
 	c := p.use(key, plan, programLimit(plan.spec.Job)+deadlineSlack)
 	p.mu.Unlock()
-	for n = min(n, p.bounds.Size); ; {
+	return p.settle(ctx, func() (bool, error) {
+		if c.failed != nil {
+			return true, fmt.Errorf("preparing a container ahead: %w", c.failed)
+		}
+		return len(c.waiting) >= n, nil
+	})
+}
+
+// settle prepares containers until enough says so, or the pool needs no more. enough is called with
+// the lock held.
+func (p *pool) settle(ctx context.Context, enough func() (bool, error)) error {
+	p.mu.Lock()
+	p.asked++
+	asked := p.asked
+	p.mu.Unlock()
+	for {
 		p.refill()
 		p.mu.Lock()
 		if p.changed == nil {
 			p.changed = make(chan struct{})
 		}
-		changed, have, failed := p.changed, len(c.waiting), c.failed
+		done, err := enough()
+		changed, closed, full := p.changed, p.closed, p.full >= asked
 		p.mu.Unlock()
 		switch {
-		case failed != nil:
-			return fmt.Errorf("preparing a container ahead: %w", failed)
-		case have >= n:
-			return nil
+		case closed:
+			return errors.New("sandbox: the runner is closed")
+		case done || full:
+			return err
 		}
 		select {
 		case <-changed:
@@ -509,7 +624,7 @@ func (r *Runner) PoolStatus() PoolStatus {
 	for _, c := range r.pool.classes {
 		s.Waiting += len(c.waiting)
 	}
-	s.Memory = r.pool.memory()
+	s.Memory, _ = r.pool.memory()
 	return s
 }
 
@@ -526,7 +641,7 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 	plan.spec.Job = waitingJob(plan.spec.Job)
 	plan.spec.Job.RunID = record.NewID(time.Now())
 	a := newRun(r, plan, runOptions{}, time.Now())
-	if err := a.leaseUID(ctx, until); err != nil {
+	if err := a.leaseUID(ctx, until, nil); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -547,7 +662,9 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 		defer cancel()
 		if !a.nameTaken {
-			err = errors.Join(err, r.engine.Remove(cleaning, a.spec.Job.ContainerName()))
+			removeErr := r.engine.Remove(cleaning, a.spec.Job.ContainerName())
+			a.left = removeErr != nil
+			err = errors.Join(err, removeErr)
 		}
 		return nil, errors.Join(err, r.store.Unreserve(a.spec.Job.RunID))
 	}
@@ -563,10 +680,21 @@ func waitingJob(job spec.Job) spec.Job {
 	return spec.Job{Script: job.Script, Input: job.Input, Mounts: job.Mounts}
 }
 
-// sweepPool removes the waiting containers of dead processes. Their inits have ended.
+// sweepPool removes the waiting containers of dead processes. Their inits have ended. A process that
+// cannot be seen from here is dead if the init of its container has ended.
 func (r *Runner) sweepPool(ctx context.Context) error {
-	ids, err := r.store.Abandoned()
+	ids, unseen, err := r.store.Abandoned()
 	errs := []error{err}
+	if len(unseen) > 0 {
+		containers, err := r.engine.List(ctx)
+		for _, id := range unseen {
+			lives := func(c engine.Found) bool { return c.Labels[spec.LabelRun] == id && !c.Ended }
+			if err == nil && !slices.ContainsFunc(containers, lives) {
+				ids = append(ids, id)
+			}
+		}
+		errs = append(errs, err)
+	}
 	for _, id := range ids {
 		err := r.engine.Remove(ctx, spec.Job{RunID: id}.ContainerName())
 		if err == nil {

@@ -173,7 +173,7 @@ func TestReplacedSourcesAreNotCopied(t *testing.T) {
 			require.NoError(t, err)
 			swap(t, filepath.Join(real, "sub"), filepath.Join(real, "other"))
 			a := newRun(r, prepared, runOptions{}, time.Now())
-			require.NoError(t, a.leaseUID(t.Context(), time.Now().Add(time.Hour)))
+			require.NoError(t, a.leaseUID(t.Context(), time.Now().Add(time.Hour), nil))
 			defer a.releaseUID()
 			require.NoError(t, a.openStage(t.Context()))
 			err = a.prepare(t.Context())

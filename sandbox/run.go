@@ -91,7 +91,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	a.takeWaiting(ctx)
 	defer a.leaveKeeper()
 	defer a.releaseUID()
-	if err := a.leaseUID(ctx, a.deadline(deadlineSlack)); err != nil {
+	if err := a.leaseUID(ctx, a.deadline(deadlineSlack), r.pool.yield); err != nil {
 		return nil, err
 	}
 	if err := a.openStage(ctx); err != nil { // 4 stage

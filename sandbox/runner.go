@@ -184,10 +184,19 @@ func (r *Runner) DiskBounds() spec.DiskBounds { return stage.DiskBounds("", r.st
 func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engine.Info(ctx) }
 
 // Containers lists the containers of all runs on the engine, also of other controllers. It
-// leaves out a container whose run has just got its result: the engine is removing it.
+// leaves out a container whose run has just got its result: the engine is removing it; and one that
+// waits for its run in a [Pool]. One that has waited has no labels of the caller.
 func (r *Runner) Containers(ctx context.Context) ([]engine.Found, error) {
 	all, err := r.engine.List(ctx)
-	return slices.DeleteFunc(all, func(c engine.Found) bool { return c.Labels[spec.LabelPart] != "" || r.isGoing(c) }), err
+	all = slices.DeleteFunc(all, func(c engine.Found) bool {
+		return c.Labels[spec.LabelPart] != "" || r.isGoing(c) || r.storeOf(c).IsWaiting(c.Labels[spec.LabelRun])
+	})
+	for _, c := range all {
+		if found, err := r.storeOf(c).Load(c.Labels[spec.LabelRun]); err == nil && c.Labels[spec.LabelName] == "" && found.Spec.Job.Name != "" {
+			c.Labels[spec.LabelName] = found.Spec.Job.Name // the container has waited for its run
+		}
+	}
+	return all, err
 }
 
 // removalPatience is how long an engine may take for a requested removal.

@@ -122,13 +122,17 @@ func (u users) of(asked string, info engine.Info) (string, error) {
 
 // leaseUID gives the run a user ID of its own, if the plan asks for one. Nothing of the run
 // exists yet, except its lease of GPUs. until is when its container has certainly ended.
-func (a *run) leaseUID(ctx context.Context, until time.Time) error {
+// If no ID is free, yield may free one, unless it is nil; it is true if it did.
+func (a *run) leaseUID(ctx context.Context, until time.Time, yield func() bool) error {
 	if a.spec.Class.User != spec.LeasedUser {
 		return nil
 	}
 	lent := a.runner.users.pool(a.info)
 	holder := uid.Holder{RunID: a.spec.Job.RunID, Engine: a.info.ID, Until: until.UTC()}
 	lease, err := uid.Open(a.runner.users.dir).Lease(ctx, lent, holder, a.runner.mayRun(a.info.ID))
+	for errors.Is(err, uid.ErrExhausted) && yield != nil && yield() {
+		lease, err = uid.Open(a.runner.users.dir).Lease(ctx, lent, holder, a.runner.mayRun(a.info.ID))
+	}
 	switch {
 	case errors.Is(err, uid.ErrExhausted):
 		return &policy.FieldError{Field: "user", Rule: err.Error() + " by runs that have not ended",

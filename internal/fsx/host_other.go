@@ -4,6 +4,8 @@ package fsx
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +28,15 @@ func MountsBelow(dir string) ([]string, error) {
 	}
 	return below, nil
 }
+
+// IsMountPoint reports whether something is mounted at a path.
+func IsMountPoint(path string) (bool, error) {
+	points, err := MountsBelow(filepath.Dir(path))
+	return slices.Contains(points, path), err
+}
+
+// DirFlags are not read here.
+func DirFlags(*os.Root) (int, error) { return 0, nil }
 
 // Reserve cannot allocate disk space here.
 func Reserve(*os.File, int64) error { return nil }

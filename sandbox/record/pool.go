@@ -25,11 +25,10 @@ func (s *Store) Reserve(id string) (string, error) {
 		return "", StateError(s.PoolDir(), "cannot be made", err)
 	}
 	dir := filepath.Join(s.PoolDir(), id)
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, poolOwner), []byte(owner.This().String()), 0o600)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", StateError(dir, "cannot be made", err)
 	}
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(dir, poolOwner), []byte(owner.This().String()), 0o600); err != nil {
 		return "", errors.Join(StateError(dir, "cannot be made", err), os.RemoveAll(dir))
 	}
 	return dir, nil
@@ -51,10 +50,11 @@ func (s *Store) Take(id string) (string, error) {
 	if err := os.Rename(filepath.Join(s.PoolDir(), id), dir); err != nil {
 		return "", StateError(dir, "cannot be made", err)
 	}
-	if err := os.Remove(filepath.Join(dir, poolOwner)); err != nil {
+	// The note of the owner becomes that of a run which is open, as [Store.begin] writes it.
+	if err := os.Rename(filepath.Join(dir, poolOwner), filepath.Join(s.openDir(), id)); err != nil {
 		return "", errors.Join(StateError(dir, "cannot be written", err), os.RemoveAll(dir))
 	}
-	return dir, s.begin(id, dir)
+	return dir, nil
 }
 
 // Unreserve deletes the directory of a waiting container that gets no run.
@@ -65,28 +65,39 @@ func (s *Store) Unreserve(id string) error {
 	return nil
 }
 
+// IsWaiting reports whether the run with this ID is a container that waits for it.
+func (s *Store) IsWaiting(id string) bool {
+	_, err := os.Lstat(filepath.Join(s.PoolDir(), id))
+	return err == nil
+}
+
 // Abandoned lists the containers that wait for a run although the process that has them is dead.
-func (s *Store) Abandoned() ([]string, error) {
+// unseen are those of processes that cannot be seen from here, as [owner.Owner.Fate] says.
+func (s *Store) Abandoned() (dead, unseen []string, err error) {
 	entries, err := os.ReadDir(s.PoolDir())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, StateError(s.PoolDir(), "cannot be read", err)
+		return nil, nil, StateError(s.PoolDir(), "cannot be read", err)
 	}
-	var dead []string
 	for _, entry := range entries {
-		text, err := os.ReadFile(filepath.Join(s.PoolDir(), entry.Name(), poolOwner))
-		if errors.Is(err, fs.ErrNotExist) {
-			if info, err := entry.Info(); err != nil || time.Since(info.ModTime()) < reservePatience {
-				continue // it is being made, or was just taken
-			}
+		text, _ := os.ReadFile(filepath.Join(s.PoolDir(), entry.Name(), poolOwner)) // no text is no owner
+		info, err := entry.Info()
+		if err != nil {
+			continue // it was just taken
 		}
-		if by, err := owner.Parse(string(text)); err != nil || by.Fate() == owner.Dead {
+		recent := time.Since(info.ModTime()) < reservePatience
+		by, err := owner.Parse(string(text))
+		switch {
+		case err != nil && recent: // it is being made
+		case err != nil, by.Fate() == owner.Dead:
 			dead = append(dead, entry.Name())
+		case by.Fate() == owner.Unknown && !recent:
+			unseen = append(unseen, entry.Name())
 		}
 	}
-	return dead, nil
+	return dead, unseen, nil
 }
 
 // reservePatience is how long a process may take between a directory and the note of its owner.

@@ -18,7 +18,7 @@ type Request struct {
 	ID string `json:"id,omitzero"`
 	// Name is a name for people; see [policy.CheckName].
 	Name string `json:"name,omitzero"`
-	// Labels are copied to the result and the container.
+	// Labels are copied to the result, and to the container unless it has waited for its run.
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// Image is a catalog name, an image reference or an image ID that the engine has;

@@ -2,9 +2,11 @@ package stage
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -67,33 +69,51 @@ func CanReplace(store *record.Store, final string) (reason string) {
 	err := unix.Lstat(final, &at)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return ""
+		return probeReplace(store, parent, above)
 	case err != nil:
 		return "its ./final cannot be read"
 	case at.Dev != above.Dev:
 		return "its ./final is on another file system than the state directory"
-	case os.Geteuid() != 0 && int(at.Uid) != os.Geteuid():
-		return "its ./final belongs to another user"
+	case os.Geteuid() != 0 && (int(at.Uid) != os.Geteuid() || !isMember(int(at.Gid))):
+		return "its ./final belongs to another user or group"
+	}
+	if mounted, err := fsx.IsMountPoint(final); err != nil || mounted {
+		return "its ./final is a mount point"
 	}
 	if fsx.InRoot(final, func(root *os.Root) error {
-		if now, err := fsx.StateOf(root); err != nil || len(now.Attributes) > 0 {
+		now, err := fsx.StateOf(root)
+		flags, flagsErr := fsx.DirFlags(root)
+		if err != nil || flagsErr != nil || len(now.Attributes) > 0 || flags != 0 {
 			return errors.New("not a plain directory")
 		}
 		return nil
 	}) != nil {
-		return "its ./final cannot be read, or has an ACL or extended attributes"
+		return "its ./final cannot be read, or has an ACL or attributes"
 	}
-	return probeReplace(store, final)
+	return probeReplace(store, parent, above)
 }
 
+// isMember reports whether this process may give files to a group.
+func isMember(group int) bool {
+	groups, err := os.Getgroups()
+	return group == os.Getegid() || err == nil && slices.Contains(groups, group)
+}
+
+// replaceable has the parents of ./final that [probeReplace] has found good, by device and inode.
+var replaceable sync.Map
+
 // probeReplace tries to move a directory beside ./final: a mount may have the same device and refuse
-// it nevertheless, and so may a mount at ./final itself.
-func probeReplace(store *record.Store, final string) (reason string) {
-	probe, err := os.MkdirTemp(store.PoolDir(), ".probe-*")
+// it nevertheless. It does so once for each parent, whose owner may be watching it.
+func probeReplace(store *record.Store, parent string, stat unix.Stat_t) (reason string) {
+	key := fmt.Sprint(store.PoolDir(), stat.Dev, stat.Ino)
+	if _, good := replaceable.Load(key); good {
+		return ""
+	}
+	probe, err := os.MkdirTemp(store.PoolDir(), ".evalbox-probe-*")
 	if err != nil {
 		return "the state directory is not writable"
 	}
-	beside := filepath.Join(filepath.Dir(final), filepath.Base(probe))
+	beside := filepath.Join(parent, filepath.Base(probe))
 	moved := os.Rename(probe, beside)
 	if moved == nil {
 		probe = beside
@@ -101,6 +121,7 @@ func probeReplace(store *record.Store, final string) (reason string) {
 	if err := os.Remove(probe); err != nil || moved != nil {
 		return "no directory can be moved from the state directory to its ./final"
 	}
+	replaceable.Store(key, true)
 	return ""
 }
 
@@ -144,9 +165,8 @@ func (f *final) replace() error {
 // adjust gives a new ./final the owner and permissions of the old one, and notes that it is the one
 // that is handed back.
 func (f *final) adjust(root *os.Root, old os.FileInfo) error {
-	uid, gid, ok := fsx.OwnerOf(old)
-	if ok {
-		if err := root.Lchown(".", uid, gid); err != nil && !errors.Is(err, syscall.EPERM) {
+	if uid, gid, ok := fsx.OwnerOf(old); ok {
+		if err := root.Lchown(".", uid, gid); err != nil {
 			return err
 		}
 	}

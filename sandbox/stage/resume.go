@@ -56,6 +56,9 @@ func resumeFinal(s *Stage, was record.Ownership, started bool) (*final, error) {
 		if note := readNote(f.store, f.path); note.RunID == f.runID {
 			f.noted, f.earlier = true, note.Earlier
 			f.granted = note.Lent != nil // the controller may have handed it back
+			if note.Lent != nil {
+				f.owner.Dir = note.Lent.Dir // that of a container which has waited is not yet in the journal
+			}
 		} else {
 			f.earlier = f.earlierNote()
 		}
@@ -65,16 +68,16 @@ func resumeFinal(s *Stage, was record.Ownership, started bool) (*final, error) {
 		s.Warn("final %q was removed before the outputs were collected", f.path)
 	case err != nil && !errors.Is(err, fs.ErrExist):
 		return f, f.pathError("cannot be made", err)
-	case f.granted && was.Dir != nil:
+	case f.granted && f.owner.Dir != nil:
 		// The program may have closed it.
-		if err := was.Dir.LetIn(f.path); err != nil && !errors.Is(err, fsx.ErrReplaced) {
+		if err := f.owner.Dir.LetIn(f.path); err != nil && !errors.Is(err, fsx.ErrReplaced) {
 			return f, f.pathError("cannot be opened again", err)
 		}
 	}
 	if err := f.open(); err != nil {
 		return f, err
 	}
-	if was.Dir != nil && !was.Dir.Is(f.root) {
+	if f.owner.Dir != nil && !f.owner.Dir.Is(f.root) {
 		f.granted = false // it is not the one that the program had
 	}
 	if started {

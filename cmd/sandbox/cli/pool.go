@@ -42,7 +42,7 @@ func (a *App) StartPool(ctx context.Context, store *record.Store, wait bool) err
 		return record.StateError(logFile, "cannot be written", err)
 	}
 	defer log.Close()
-	behind := exec.Command(program, a.poolArgs()...) //nolint:gosec,noctx // this program, which outlives this process
+	behind := exec.Command(program, a.poolArgs()...) //nolint:noctx // this program, which outlives this process
 	behind.Args[0] = os.Args[0]
 	behind.Stderr = log
 	behind.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

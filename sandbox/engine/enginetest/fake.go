@@ -58,8 +58,10 @@ type Fake struct {
 	// Unseen means that the engine does not share this machine's files: sources of binds
 	// exist only in staging volumes.
 	Unseen bool
-	// Ready changes the ready frame.
+	// Ready changes the ready frame, and the answer to [engine.Container] Look.
 	Ready func(class spec.Class, meta engine.Meta, ready *wire.Ready)
+	// Paused means that no init answers to [engine.Container] Look.
+	Paused bool
 	// BootID is the boot ID of the engine's machine; empty means this machine's.
 	BootID string
 

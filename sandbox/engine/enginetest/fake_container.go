@@ -1,6 +1,9 @@
 package enginetest
 
 import (
+	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -18,6 +21,8 @@ type container struct {
 	meta    engine.Meta
 	ready   wire.Ready
 	created time.Time
+	// mounted are the sources of the binds: a mount follows a directory that is renamed.
+	mounted map[string]*os.File
 	tape    *tape
 	signals chan engine.Signal
 
@@ -41,6 +46,27 @@ type container struct {
 	joined []*handle
 	// sent are all signals, with their senders.
 	sent []sentSignal
+}
+
+// mount opens the sources of the binds.
+func (c *container) mount() {
+	c.mounted = map[string]*os.File{}
+	for role, source := range c.meta.Sources {
+		if file, err := os.Open(source); err == nil { // one that only root may read is found by its name
+			c.mounted[role] = file
+		}
+	}
+}
+
+// sources returns where the mounted files are now.
+func (c *container) sources() engine.Sources {
+	now := maps.Clone(c.meta.Sources)
+	for role, file := range c.mounted {
+		if path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd())); err == nil {
+			now[role] = path
+		}
+	}
+	return now
 }
 
 type sentSignal struct {

@@ -95,6 +95,7 @@ func (f *Fake) Prepare(ctx context.Context, class spec.Class, meta engine.Meta) 
 		nonce: newNonce(), signals: make(chan engine.Signal), over: make(chan struct{}), killed: make(chan struct{}),
 		abandoned: make(chan struct{}), tape: newTape(),
 	}
+	c.mount()
 	f.containers[meta.Name] = c
 	if f.Fail.Prepare != nil {
 		return nil, f.Fail.Prepare
@@ -237,6 +238,10 @@ func (f *Fake) remove(name string) {
 	switch c := f.find(name); {
 	case c != nil:
 		delete(f.containers, c.meta.Name)
+		for _, file := range c.mounted {
+			_ = file.Close() // it was only opened
+		}
+		c.mounted = nil
 		f.Removed = append(f.Removed, c.meta.Name)
 		c.abort()
 	case listed >= 0:

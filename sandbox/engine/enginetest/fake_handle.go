@@ -49,14 +49,21 @@ func (h *handle) Look(ctx context.Context) (wire.Ready, error) {
 	if err := f.enter(ctx, "Look", c.meta.Name); err != nil {
 		return wire.Ready{}, err
 	}
-	defer f.mu.Unlock()
+	sources := c.sources()
+	had, ended, paused := h.started || h.opened || c.job != nil, c.gone || c.isOver, f.Paused
+	f.mu.Unlock()
 	switch {
-	case h.started || h.opened || c.job != nil:
+	case had:
 		return wire.Ready{}, errors.New("the container has had its job")
-	case c.gone || c.isOver:
+	case ended:
 		return wire.Ready{}, fmt.Errorf("%w: %s has ended", engine.ErrNoContainer, c.meta.Name)
+	case paused:
+		<-ctx.Done()
+		return wire.Ready{}, ctx.Err()
 	}
-	return c.ready, nil
+	meta := c.meta
+	meta.Sources = sources
+	return f.lookAround(c.class, meta), nil
 }
 
 func (h *handle) Warnings() []string {
@@ -313,7 +320,7 @@ func (h *handle) Sample(context.Context) (engine.Usage, bool) {
 	f := h.c.fake
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.NoUsage || f.away || h.c.isOver || h.c.job == nil {
+	if f.NoUsage || f.away || h.c.isOver {
 		return engine.Usage{}, false
 	}
 	return f.Usage, true

@@ -39,7 +39,9 @@ type Program struct {
 }
 
 func newProgram(c *container, job spec.Job) *Program {
-	return &Program{Job: job, Class: c.class, Meta: c.meta, c: c, stdin: newInput(),
+	meta := c.meta
+	meta.Sources = c.sources()
+	return &Program{Job: job, Class: c.class, Meta: meta, c: c, stdin: newInput(),
 		term: make(chan struct{}), dead: make(chan struct{}), soft: make(chan struct{}), initKilled: make(chan struct{}),
 		deadline: time.Now().Add(seconds(job.TimeoutSeconds))}
 }
