@@ -292,6 +292,14 @@ tell("threads", lambda: os.environ["OMP_NUM_THREADS"])
 tell("cwd", os.getcwd)
 tell("pid 1", lambda: open("/proc/1/comm").read().strip())
 tell("io_uring", lambda: __import__("ctypes").CDLL(None, use_errno=True).syscall(425, 1, 0))
+if os.uname().machine == "x86_64":
+    import ctypes, mmap
+    code = mmap.mmap(-1, 4096, prot=7)
+    code.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")  # mov eax, 20; int 0x80; ret
+    child = os.fork() or ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))() and os._exit(0)
+    tell("32-bit call", lambda: os.WTERMSIG(os.waitpid(child, 0)[1]))
+else:
+    tell("32-bit call", lambda: 31)
 tell("AF_VSOCK", lambda: socket.socket(40, socket.SOCK_STREAM))
 tell("swap", lambda: open("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").read().strip() if os.path.exists("/sys/fs/cgroup/memory") else open("/sys/fs/cgroup/memory.swap.max").read().strip())
 `)
@@ -316,7 +324,7 @@ tell("swap", lambda: open("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").r
 		"write cwd": "1", "write tmp": "1", "write home": "1", "write final": "1",
 		"replace final": "OSError 16", "replace input": "OSError 16",
 		"input": "data", "stdin": "", "secret": "[]", "threads": "1", "cwd": "/work", "pid 1": "evalbox-init",
-		"io_uring": "-1", "AF_VSOCK": "PermissionError 1",
+		"io_uring": "-1", "32-bit call": "31", "AF_VSOCK": "PermissionError 1",
 	} {
 		require.Equal(t, want, got[key], key)
 	}

@@ -107,12 +107,12 @@ func (b *bench) growth(ctx context.Context, c *oneCase, rounds int) error {
 		group, running := errgroup.WithContext(ctx)
 		group.SetLimit(2)
 		for range had.runs {
-			group.Go(func() error { _, err := b.inProcess(running, runner, t); return err })
+			group.Go(func() error { _, err := inProcess(running, runner, b.request(t)); return err })
 		}
 		if err := group.Wait(); err != nil {
 			return err
 		}
-		sides = append(sides, side{name: had.name, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, runner, t) }})
+		sides = append(sides, side{name: had.name, run: func(ctx context.Context, t task) (sample, error) { return inProcess(ctx, runner, b.request(t)) }})
 	}
 	if err := b.settle(ctx); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (b *bench) wait(ctx context.Context, n int) (kib, goroutines float64, err e
 	group, running := errgroup.WithContext(ctx)
 	for range n {
 		group.Go(func() error {
-			_, err := b.inProcess(running, runner, task{program: []string{"python3", "-c", "pass"}})
+			_, err := inProcess(running, runner, b.request(task{program: []string{"python3", "-c", "pass"}}))
 			return err
 		})
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -96,20 +95,11 @@ func (b *bench) keptRun(ctx context.Context, t task) (sample, error) {
 		if err != nil {
 			return s, err
 		}
-		s.cold = whyCold(run.Result)
+		if s.cold = whyCold(run.Result); run.Result.Pool == nil {
+			s.cold = "no process keeps containers"
+		}
 	}
 	return s, nil
-}
-
-// whyCold says why a run that should have had a container that was waiting had none.
-func whyCold(res *result.Result) string {
-	switch {
-	case res == nil || res.Pool == nil:
-		return "there is no pool"
-	case !res.Pool.Waited:
-		return res.Pool.Reason
-	}
-	return ""
 }
 
 func withoutSettings(environ []string) []string {

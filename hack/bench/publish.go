@@ -99,13 +99,7 @@ func figures(dir string, reports []report) string {
 	var b strings.Builder
 	for _, r := range reports {
 		fmt.Fprintf(&b, "\n## Targets: %s\n\nMeasured on %s with %s.\n\n", r.title(), r.Date, r.Version)
-		var rows [][]string
-		for _, t := range targets {
-			if row := t.row(&r); row != nil {
-				rows = append(rows, row)
-			}
-		}
-		table(&b, []string{"target", "limit", "measured", "result"}, rows)
+		table(&b, targetHead, r.targets())
 	}
 	for _, which := range cases {
 		title := fmt.Sprintf("\n## %s\n\n![%s](%s/%s.svg)\n", which.what, which.name, dir, which.name)

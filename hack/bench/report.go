@@ -200,9 +200,8 @@ func (r *report) print(w io.Writer) error {
 		}
 		fmt.Fprintln(table)
 	}
-	fmt.Fprintln(table, "TARGET\tLIMIT\tMEASURED\tRESULT")
-	for _, t := range targets {
-		if row := t.row(r); row != nil {
+	if rows := r.targets(); len(rows) > 0 {
+		for _, row := range append([][]string{targetHead}, rows...) {
 			fmt.Fprintln(table, strings.Join(row, "\t"))
 		}
 	}

@@ -30,11 +30,13 @@ import (
 func (b *bench) sides() []side {
 	return []side{
 		{name: sideCLI, run: func(ctx context.Context, t task) (sample, error) { return timed(b.cli.run(ctx, t, "--quiet")) }},
-		{name: sideLibrary, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.library, t) }},
-		{
-			name: sidePool, run: func(ctx context.Context, t task) (sample, error) { return b.inProcess(ctx, b.pool, t) }, job: sidePoolJob,
-			ready: func(ctx context.Context, t task) error { return b.pool.Warm(ctx, b.request(t), 1) },
-		},
+		{name: sideLibrary, run: func(ctx context.Context, t task) (sample, error) { return inProcess(ctx, b.library, b.request(t)) }},
+		pooled(sidePool, sidePoolJob, b.pool, b.request),
+		pooled(sidePreload, sidePreloadJob, b.preload, func(t task) sandbox.Request {
+			request := b.request(t)
+			request.Preload = append(t.preload, "sys")
+			return request
+		}),
 		{name: sideKeeper, run: b.keptRun, ready: b.keptReady},
 		{name: sideDocker, run: b.withFinal(b.dockerSide)},
 		{name: sideExec, run: func(ctx context.Context, t task) (sample, error) {
@@ -57,10 +59,10 @@ func (b *bench) request(t task) sandbox.Request {
 const runTimeout = time.Minute
 
 // inProcess measures one run through the library: Run called, result on disk.
-func (b *bench) inProcess(ctx context.Context, r *sandbox.Runner, t task) (sample, error) {
+func inProcess(ctx context.Context, r *sandbox.Runner, request sandbox.Request) (sample, error) {
 	var sent, reported time.Time
 	began := time.Now()
-	res, err := r.Run(ctx, b.request(t), sandbox.Hooks{
+	res, err := r.Run(ctx, request, sandbox.Hooks{
 		Admit: func(context.Context) (func(), error) {
 			return func() { reported = time.Now() }, nil // called when the program has ended
 		},
@@ -73,15 +75,33 @@ func (b *bench) inProcess(ctx context.Context, r *sandbox.Runner, t task) (sampl
 	if res.Status != result.StatusExited || res.ExitCode != 0 {
 		return sample{}, fmt.Errorf("run %s: %s: %s", res.ID, res.Explanation, res.Stderr)
 	}
-	if r == b.pool {
-		s.cold = whyCold(res)
-	}
+	s.cold = whyCold(res)
 	return s, nil
+}
+
+// whyCold says why a run did not have what should have waited for it; empty if it had.
+func whyCold(res *result.Result) string {
+	switch {
+	case res.Pool != nil && !res.Pool.Waited:
+		return res.Pool.Reason
+	case res.Preload != nil && !res.Preload.Used:
+		return res.Preload.Reason
+	}
+	return ""
+}
+
+// pooled is a runner with a container that waits for the next run.
+func pooled(name, job string, r *sandbox.Runner, request func(task) sandbox.Request) side {
+	return side{
+		name: name, job: job,
+		run:   func(ctx context.Context, t task) (sample, error) { return inProcess(ctx, r, request(t)) },
+		ready: func(ctx context.Context, t task) error { return r.Warm(ctx, request(t), 1) },
+	}
 }
 
 // forget deletes the records, so that the disk does not fill.
 func (b *bench) forget() error {
-	for _, dir := range []string{b.cli.stateDir, b.keeper.stateDir, b.library.Store().Dir(), b.pool.Store().Dir()} {
+	for _, dir := range []string{b.cli.stateDir, b.keeper.stateDir, b.library.Store().Dir(), b.pool.Store().Dir(), b.preload.Store().Dir()} {
 		store, err := record.Open(dir)
 		if err != nil {
 			return err

@@ -23,6 +23,8 @@ var targets = []target{
 	{"pool, job sent to report here / docker run --rm", false, always(0.06), ratioOf("pass", sidePoolJob, sideDocker)},
 	{"pool, job sent to report here / runc run", false, always(0.35), ratioOf("pass", sidePoolJob, sideRunc)},
 	{"keeper, whole process of sandbox run / docker run --rm", false, always(0.2), ratioOf("pass", sideKeeper, sideDocker)},
+	{"print(1), pool + preload, job to report / python3 -c in a running container", false, always(0.8), ratioOf("print", sidePreloadJob, sideInside)},
+	{"numpy, pandas and scikit-learn, pool + preload / docker run --rm", false, always(0.2), ratioOf("import", sidePreload, sideDocker)},
 	{"200 scripts, rate of sandbox batch -j 2 / xargs -P 2 docker run --rm", true, byStorage(3, 2.2), ratioOf("batch", sideXargs, sideBatch)},
 	{"init of a waiting container / 3 MB", false, always(1), shareOf("memory", sideInit, 3e6/1024, residentKiB)},
 	{"100 MB of output, rate of sandbox run / docker run --rm", true, always(1), ratioOf("output", sideDocker, sideCLI)},
@@ -97,4 +99,17 @@ func (t target) row(r *report) []string {
 		return append(cells, figure(measured.median), verdict)
 	}
 	return append(cells, measured.String(), verdict)
+}
+
+// targetHead are the headings of the cells of a target.
+var targetHead = []string{"target", "limit", "measured", "result"}
+
+// targets returns the cells of the targets that were measured.
+func (r *report) targets() (rows [][]string) {
+	for _, t := range targets {
+		if row := t.row(r); row != nil {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }

@@ -148,8 +148,8 @@ type Seccomp struct {
 //
 //go:generate go test . -run TestSeccomp -update
 
-// SeccompProfile is moby's current allow-list, as that module builds it, without the socket
-// options that bind a socket to a device.
+// SeccompProfile is moby's current allow-list, as that module builds it, for the system calls of the
+// machine's own architecture, and without the socket options that bind a socket to a device.
 //
 //go:embed seccomp.json
 var SeccompProfile string
@@ -163,8 +163,8 @@ var SeccompMonitor string
 
 // The origin of the profile, and the hash of its text. A test compares both.
 const (
-	seccompName = "moby/profiles v0.2.3+evalbox.2"
-	seccompHash = "bf4486990e9131ee801c0ba6f7edb9c235375210f79efca665d4021263d53a1b"
+	seccompName = "moby/profiles v0.2.3+evalbox.3"
+	seccompHash = "b0e7fe852c65706e181cef21b1afc68a0345557c1c7aee39dd76b5ea10fc6a2d"
 )
 
 // DefaultSeccomp names the profile of every class.
