@@ -193,7 +193,7 @@ var waiterBinary = sync.OnceValues(func() ([]byte, error) {
 
 // runner is a runner on the private engine, or on another way to it, which has one
 // image: the waiter.
-func (e *privateEngine) runner(engine engine.Engine) *sandbox.Runner {
+func (e *privateEngine) runner(engine engine.Engine, opts ...sandbox.Option) *sandbox.Runner {
 	e.t.Helper()
 	program, err := waiterBinary()
 	require.NoError(e.t, err, string(program))
@@ -213,7 +213,8 @@ func (e *privateEngine) runner(engine engine.Engine) *sandbox.Runner {
 	if engine == nil {
 		engine = docker.New(api)
 	}
-	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithStateDir(filepath.Join(e.dir, "state")))
+	opts = append(opts, sandbox.WithEngine(engine), sandbox.WithStateDir(filepath.Join(e.dir, "state")))
+	r, err := sandbox.New(opts...)
 	require.NoError(e.t, err)
 	e.t.Cleanup(func() { require.NoError(e.t, r.Close()) })
 	return r

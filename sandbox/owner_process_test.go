@@ -57,10 +57,18 @@ func beOwner(state, final string) error {
 	if err != nil {
 		return err
 	}
+	poolSize := 0
+	if os.Getenv(ownerWay) == ownerPools {
+		poolSize = poolOwnerSize
+	}
 	r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
-		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.API, AllowPrivateEgress: true}))
+		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.API, AllowPrivateEgress: true}),
+		sandbox.WithPool(sandbox.Pool{Size: poolSize}))
 	if err != nil {
 		return err
+	}
+	if os.Getenv(ownerWay) == ownerPools {
+		return bePoolOwner(r)
 	}
 	if step := os.Getenv(ownerDies); step != "" {
 		return beMortalOwner(r, step, final)

@@ -640,6 +640,7 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 	}
 	plan.spec.Job = waitingJob(plan.spec.Job)
 	plan.spec.Job.RunID = record.NewID(time.Now())
+	plan.asked = spec.TransferBind // what is found out about the engine here is for no run
 	a := newRun(r, plan, runOptions{}, time.Now())
 	if err := a.leaseUID(ctx, until, nil); err != nil {
 		return nil, err

@@ -290,6 +290,26 @@ func TestADirectoryThatIsReplacedWhileAContainerWaits(t *testing.T) {
 	require.Zero(t, waited(t, r, req).ExitCode)
 }
 
+// TestADirectoryThatIsGoneWhileAContainerIsPrepared says nothing about the engine: later runs have their
+// files mounted, and a pool.
+func TestADirectoryThatIsGoneWhileAContainerIsPrepared(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	r := newPoolRunner(t, fake, Pool{Size: 1})
+	req := some("true")
+	req.Input = filepath.Join(t.TempDir(), "input")
+	require.NoError(t, os.Mkdir(req.Input, 0o755))
+	fake.Hook = func(call, _ string) error {
+		if call == "Prepare" {
+			return os.RemoveAll(req.Input)
+		}
+		return nil
+	}
+	require.Error(t, r.Warm(t.Context(), req, 1))
+	fake.Do(func(f *enginetest.Fake) { f.Hook = nil })
+	require.NoError(t, r.Warm(t.Context(), some("true"), 1))
+	waited(t, r, some("true"))
+}
+
 // TestRunsThatNoContainerCanWaitFor have their own, and the result says why.
 func TestRunsThatNoContainerCanWaitFor(t *testing.T) {
 	fake := enginetest.NewFake(nil)

@@ -345,6 +345,9 @@ func (a *run) create(ctx context.Context, sources engine.Sources, until time.Tim
 	a.nameTaken = errors.Is(err, engine.ErrNameTaken)
 	switch {
 	case errors.Is(err, engine.ErrNoSource) && !a.stage.Copied():
+		if err := a.verified.Check(); err != nil {
+			return err // it is not here either, any more
+		}
 		return a.notShared(ctx, &stage.NotSharedError{Err: err})
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return outcome.Canceled(ctx)

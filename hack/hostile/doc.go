@@ -5,6 +5,7 @@
 // These variables change what it does:
 //
 //	EVALBOX_HOSTILE=full         asks the long probes as well
+//	EVALBOX_HOSTILE_POOL=1       has a container of the pool wait for each program
 //	EVALBOX_HOSTILE_RUNTIME=X    runs all programs with an OCI runtime of the engine
 //	EVALBOX_HOSTILE_TABLE=DIR    adds a column to the table in a directory
 //	EVALBOX_CORPUS=DIR           runs the programs of a directory with an expectations.json

@@ -53,6 +53,9 @@ func TestMain(m *testing.M) {
 
 func full() bool { return os.Getenv("EVALBOX_HOSTILE") == "full" }
 
+// pooled reports whether the containers wait for their programs in a pool.
+func pooled() bool { return os.Getenv("EVALBOX_HOSTILE_POOL") != "" }
+
 func runtimeName() string { return os.Getenv("EVALBOX_HOSTILE_RUNTIME") }
 
 // engineName is the head of the column of this engine and this user.
@@ -69,6 +72,9 @@ func engineName() (string, error) {
 	user := "root"
 	if os.Geteuid() != 0 {
 		user = "user"
+	}
+	if pooled() {
+		user += " pool"
 	}
 	version, _, _ := strings.Cut(info.Version, "+")
 	return strings.Join([]string{version, cmp.Or(runtimeName(), info.Host.DefaultRuntime), user}, " "), nil
@@ -120,11 +126,15 @@ func requireNoContainer(t *testing.T, label string) {
 // place is where the probes of a test run.
 func place(t *testing.T) probe.Place {
 	t.Helper()
-	r := newRunner(t)
+	var opts []sandbox.Option
+	if pooled() {
+		opts = append(opts, sandbox.WithPool(sandbox.Pool{Size: 1}))
+	}
+	r := newRunner(t, opts...)
 	info, err := r.Info(t.Context())
 	require.NoError(t, err)
 	runtime := cmp.Or(runtimeName(), info.Host.DefaultRuntime)
-	return probe.Place{Runner: r, Dir: tempDir(t), Secrets: []string{secret},
+	return probe.Place{Runner: r, Dir: tempDir(t), Secrets: []string{secret}, Waited: pooled(),
 		Request: sandbox.Request{Image: "debian", Runtime: runtime},
 		Machine: probe.Machine{Runtime: runtime, Cgroup: info.Host.CgroupVersion, Root: os.Geteuid() == 0}}
 }
@@ -165,7 +175,9 @@ func TestRuns(t *testing.T) {
 				continue
 			}
 			t.Run(r.Group+"/"+r.Name, func(t *testing.T) {
-				t.Parallel()
+				if !pooled() { // whose pool has one container
+					t.Parallel()
+				}
 				report(t, p.Try(t.Context(), r))
 			})
 		}

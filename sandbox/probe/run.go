@@ -34,6 +34,8 @@ type Place struct {
 	// Secrets are texts that no result may contain, such as those of a canary in the
 	// environment of the controller.
 	Secrets []string
+	// Waited says that each container has waited for its run in the pool of the runner.
+	Waited bool
 }
 
 // Ask runs a batch and judges its answers.
@@ -112,7 +114,15 @@ func (p Place) run(ctx context.Context, name string, r Run) (*result.Result, []s
 	if r.Stdin != "" {
 		options = append(options, sandbox.IO{Stdin: strings.NewReader(r.Stdin)})
 	}
+	if p.Waited {
+		if err := p.warm(ctx, req, r); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	res, err := p.Runner.Run(ctx, req, options...)
+	if p.Waited && err == nil && !res.Pool.Waited {
+		err = fmt.Errorf("no container had waited: %s", res.Pool.Reason)
+	}
 	if err != nil && res == nil {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -121,6 +131,14 @@ func (p Place) run(ctx context.Context, name string, r Run) (*result.Result, []s
 		hostErr = errors.Join(err, hostErr)
 	}
 	return res, wrong, errors.Join(hostErr, p.Runner.Store().Remove(res.ID))
+}
+
+// warm has a container wait for a run. One that is refused has none.
+func (p Place) warm(ctx context.Context, req sandbox.Request, r Run) error {
+	if err := p.Runner.Warm(ctx, req, 1); err != nil && r.want(p.Machine).Refused == "" {
+		return err
+	}
+	return nil
 }
 
 // lay makes the files of a run. Everything in beside must stay as it is.
