@@ -42,6 +42,8 @@ type planned struct {
 	// asked is the transfer that the caller asked for; named says that the caller chose the ID.
 	asked string
 	named bool
+	// more is that of [Hooks].
+	more func() int
 }
 
 // plan does the steps of a run that change nothing: paths, engine, plan, image.

@@ -93,7 +93,11 @@ type pool struct {
 	closed  bool
 	// changed is closed and replaced when a container is waiting, when one could not be prepared,
 	// and when nothing is left to prepare: then full is as high as asked was.
-	changed     chan struct{}
+	changed chan struct{}
+	// making is the class that a container is being prepared for; awaited says that a run waits
+	// for that one.
+	making      *poolClass
+	awaited     bool
 	asked, full int
 }
 
@@ -226,8 +230,16 @@ const lookPatience = 2 * time.Second
 // limit. It removes those that are not.
 func (p *pool) take(ctx context.Context, key string, plan planned, limit time.Duration) *waiting {
 	for {
-		w := p.next(key, plan, limit)
+		w, soon := p.next(key, plan, limit)
+		if soon != nil {
+			select {
+			case <-soon:
+				continue
+			case <-ctx.Done():
+			}
+		}
 		if w == nil {
+			p.count(func(s *PoolStatus) { s.Cold++ })
 			return nil
 		}
 		err := w.check(ctx, plan.spec.Class)
@@ -313,22 +325,27 @@ func (p *pool) use(key string, plan planned, limit time.Duration) *poolClass {
 	return c
 }
 
-// next takes the oldest container of a class from the pool, and notes that the class is used.
-func (p *pool) next(key string, plan planned, limit time.Duration) *waiting {
+// next takes the oldest container of a class from the pool, and notes that the class is used. If one
+// is being prepared, and nobody waits for it, soon is closed when it is ready: that takes less time than
+// to prepare another one.
+func (p *pool) next(key string, plan planned, limit time.Duration) (w *waiting, soon <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil
+		return nil, nil
 	}
 	c, now := p.use(key, plan, limit), time.Now()
 	for n, w := range c.waiting {
 		if now.Sub(w.made) < p.bounds.Age && now.Add(limit).Before(w.until) {
 			c.waiting = slices.Delete(c.waiting, n, n+1)
-			return w
+			return w, nil
 		}
 	}
-	p.status.Cold++
-	return nil
+	if p.making == c && !p.awaited {
+		p.awaited = true
+		return nil, p.change()
+	}
+	return nil, nil
 }
 
 // refill prepares containers in the background, behind a program that has just started.
@@ -420,6 +437,9 @@ func (p *pool) todo() poolWork {
 		if i < p.bounds.Size%len(active) {
 			shares[c]++
 		}
+		if c.plan.more != nil {
+			shares[c] = min(shares[c], c.plan.more())
+		}
 	}
 	surplus := func(c *poolClass) int { return len(c.waiting) - shares[c] }
 	for _, c := range active {
@@ -437,6 +457,7 @@ func (p *pool) todo() poolWork {
 			p.status.Problem = errPoolMemory.Error()
 			continue
 		}
+		p.making = c
 		return poolWork{class: c, plan: c.plan, limit: c.limit, old: old}
 	}
 	return poolWork{old: old, asked: p.asked}
@@ -448,6 +469,14 @@ func (p *pool) rest(asked int) {
 	defer p.mu.Unlock()
 	p.full = asked
 	p.notify()
+}
+
+// change returns a channel that is closed when the pool has changed. The lock is held.
+func (p *pool) change() <-chan struct{} {
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.changed
 }
 
 // notify tells those who wait that the pool has changed. The lock is held.
@@ -474,6 +503,7 @@ func (p *pool) memory() (sum, largest int64) {
 func (p *pool) put(class *poolClass, w *waiting, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.making, p.awaited = nil, false
 	if p.closed && err == nil {
 		return false
 	}
@@ -596,11 +626,8 @@ func (p *pool) settle(ctx context.Context, enough func() (bool, error)) error {
 	for {
 		p.refill()
 		p.mu.Lock()
-		if p.changed == nil {
-			p.changed = make(chan struct{})
-		}
 		done, err := enough()
-		changed, closed, full := p.changed, p.closed, p.full >= asked
+		changed, closed, full := p.change(), p.closed, p.full >= asked
 		p.mu.Unlock()
 		switch {
 		case closed:

@@ -63,6 +63,10 @@ type Hooks struct {
 	// Begin is called right before the start, after Admit. It does not wait. An error ends
 	// the run as ctx would before the start.
 	Begin func() error
+	// More says how many runs of the same class are still to begin. It may be called at any time
+	// until the runner is closed. A [Pool] prepares no more containers for the class than that; if
+	// More is nil, it prepares as many as it may.
+	More func() int
 	// Kill, when closed after the context was canceled, skips the rest of the grace
 	// period.
 	Kill <-chan struct{}

@@ -79,7 +79,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	if err != nil {
 		return nil, err
 	}
-	plan.named = o.named
+	plan.named, plan.more = o.named, o.hooks.More
 	a := newRun(r, plan, o, began)
 	if a.secrets, err = readSecrets(req.Secrets); err != nil {
 		return nil, err

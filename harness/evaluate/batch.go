@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
@@ -200,6 +201,8 @@ type batch struct {
 	// are those that emit has not written yet.
 	earlier, ended []*Result
 	report         BatchReport
+	// left is the number of entries that did not begin, if they cannot begin before their turn.
+	left atomic.Int64
 }
 
 // Batch evaluates entries on a queue, and goes on where an earlier batch with the same results file
@@ -213,7 +216,8 @@ type batch struct {
 //
 // While the programs run, the containers of at most 4 more are created, unless that would cost:
 // with MaxFailures more scripts must not begin, with GPUs a container holds its own, and a repair
-// must not overlap with another script.
+// must not overlap with another script. Without GPUs, a [sandbox.Pool] of the box then prepares
+// containers, and no more than there are scripts left.
 func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions) (BatchReport, error) {
 	b := &batch{BatchOptions: opts, entries: entries, index: map[string]int{}}
 	b.Parallel = max(b.Parallel, 1)
@@ -248,7 +252,7 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 	if b.Parallel == 1 {
 		admit = trial.InOrder(admit) // also when the next container is ready first
 	}
-	b.h = h.with(func(o *Options) {
+	b.h = h.expecting(&b.left).with(func(o *Options) {
 		o.Hooks.Admit = func(ctx context.Context) (func(), error) {
 			release, err := admit(ctx)
 			if err != nil || b.Running == nil {
@@ -273,11 +277,14 @@ func (b *batch) inFlight(gpus bool) int {
 	if slices.ContainsFunc(b.entries, func(e Entry) bool { return e.Workspace == "" }) {
 		return 1
 	}
-	if b.MaxFailures > 0 || gpus || b.Debug != nil {
+	if !b.ahead() || gpus {
 		return b.Parallel
 	}
 	return b.Parallel + min(b.Parallel, maxPrepared)
 }
+
+// ahead reports whether scripts may begin while others run, up to their start.
+func (o BatchOptions) ahead() bool { return o.MaxFailures == 0 && o.Debug == nil }
 
 // resume opens the results file and takes over its results.
 func (b *batch) resume(results []*Result) error {
@@ -338,8 +345,12 @@ func (b *batch) run(ctx context.Context, inFlight int) error {
 	}
 	jobs, err := b.jobs()
 	if err == nil {
+		if !b.ahead() && !slices.ContainsFunc(b.entries, func(e Entry) bool { return !b.h.alike(e.Seed) }) {
+			b.left.Store(int64(len(jobs)))
+		}
 		_, err = queue.Run(ctx, b, slices.Values(jobs))
 	}
+	b.left.Store(0)
 	if budget := new(trial.BudgetError); errors.As(err, &budget) {
 		err = errors.Join(&FailuresError{b.MaxFailures}, context.Cause(ctx))
 	}
@@ -379,6 +390,9 @@ func (b *batch) jobs() ([]trial.Job, error) {
 // Run runs the entry of a job.
 func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
 	i := b.index[job.ID]
+	if !b.ahead() {
+		b.left.Add(-1)
+	}
 	h := b.h.forJob(job, emit)
 	res, err := b.one(ctx, h, b.entries[i], b.earlier[i])
 	b.ended[i] = &res

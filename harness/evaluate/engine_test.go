@@ -5,6 +5,7 @@ package evaluate_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -31,14 +32,14 @@ import (
 
 // newRunner is a runner on the real engine with its own state folder. At the end of
 // the test nothing of its runs may be left on the engine.
-func newRunner(t *testing.T) *sandbox.Runner {
+func newRunner(t *testing.T, more ...sandbox.Option) *sandbox.Runner {
 	t.Helper()
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
 	state := filepath.Join(t.TempDir(), "state")
 	daemon, err := docker.FromEnv()
 	require.NoError(t, err)
-	r, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
+	r, err := sandbox.New(append(more, sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		containers, err := r.Containers(context.Background())
@@ -124,6 +125,54 @@ func newTask(t *testing.T) evaluate.TaskDescription {
 	require.NoError(t, os.Mkdir(filepath.Join(base, "input"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(base, "input", "data.txt"), []byte("secret\n"), 0o644))
 	return evaluate.TaskDescription{CompetitionID: "test", MetricDirection: evaluate.Maximize, DataDir: base}
+}
+
+// TestEngineRunsOfOneClass have containers that waited, from the second run on, or the third if the
+// second one is a repair. No container is prepared for nobody.
+func TestEngineRunsOfOneClass(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, sandbox.WithPool(sandbox.Pool{Size: 2}))
+	e, err := evaluate.New(r, evaluate.Options{Request: sandbox.Request{Limits: small}})
+	require.NoError(t, err)
+	waited := func(taken int, id string, want bool) {
+		t.Helper()
+		record, err := r.Record(id)
+		require.NoError(t, err)
+		require.Equal(t, want, record.Result.Pool.Waited, record.Result.Pool.Reason)
+		require.Equal(t, taken, r.PoolStatus().Taken)
+	}
+	job := evaluate.Job{
+		Script: "print('Final Validation Performance: 0.5')\n", Task: newTask(t), Timeout: time.Minute, Workspace: filepath.Join(t.TempDir(), "w"),
+	}
+	repeated, err := e.Repeat(t.Context(), job, 3, nil)
+	require.NoError(t, err)
+	for i, res := range repeated.Results {
+		require.True(t, res.Valid(), res.Stderr)
+		waited(2, res.Run.ID, i > 0)
+	}
+	require.Zero(t, r.PoolStatus().Waiting)
+
+	entries := make([]evaluate.Entry, 3)
+	for i := range entries {
+		text := "def f(:\n"
+		entries[i] = evaluate.Entry{Text: &text, Name: fmt.Sprint("s", i), Workspace: filepath.Join(t.TempDir(), "w")}
+	}
+	tries := 0
+	report, err := e.Batch(t.Context(), entries, evaluate.BatchOptions{Task: job.Task, Timeout: time.Minute, MaxRetries: 3,
+		Debug: func(_ context.Context, s mlestar.SolutionScript, _ evaluate.Failure) (mlestar.SolutionScript, error) {
+			if tries++; tries%3 == 0 {
+				s = mlestar.NewSolution(job.Script, mlestar.PhaseRefined)
+			}
+			return s, nil
+		}})
+	require.NoError(t, err)
+	for _, res := range report.Results {
+		require.True(t, res.Valid(), res.Stderr)
+		require.Equal(t, 3, res.Repairs)
+	}
+	// The last run of the last script is the only one that nothing was prepared for but itself.
+	require.GreaterOrEqual(t, r.PoolStatus().Taken, 2+10)
+	require.Zero(t, r.PoolStatus().Waiting)
 }
 
 // TestEngineRetry repairs a script that does not parse, in the task's own folder.

@@ -157,7 +157,7 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 		return nil, fmt.Errorf("copying the grader: %w", err)
 	}
 	hooks := h.opts.Hooks
-	hooks.Started = nil
+	hooks.Started, hooks.More = nil, noMore // the copies are of one grading
 	graded, err := h.box.Run(ctx, h.label(grader.request(h.opts.Request, input, job.Name), roleGrader), hooks)
 	h.spent.note(graded, roleGrader)
 	if err != nil {
@@ -165,6 +165,8 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	}
 	return graded, err
 }
+
+func noMore() int { return 0 }
 
 // request is the grader's run: the pattern of the scripts' runs without everything that it
 // opens for them. It is pure.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
@@ -142,6 +143,8 @@ func (h *Harness) EvaluateWithRetry(ctx context.Context, solution mlestar.Soluti
 // repair is [Harness.EvaluateWithRetry] for a job.
 func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, job Job, debug DebugFunc, most int) (mlestar.SolutionScript, Result, error) {
 	original := hashText(solution.Content)
+	var left atomic.Int64 // retries that may follow the one that runs; not the first run, which usually ends well
+	h = h.expecting(&left)
 	res, err := h.Run(ctx, job)
 	solution, repairs := h.repairedBefore(solution, res), res.Repairs
 	job.Earlier = nil
@@ -158,9 +161,11 @@ func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, j
 			continue
 		}
 		solution, job.Script = repaired, repaired.Content
+		left.Store(int64(min(most-n, 1)))
 		res, err = h.Run(ctx, job)
 		repairs++
 	}
+	left.Store(0)
 	if err == nil {
 		err = context.Cause(ctx)
 	}
@@ -171,6 +176,25 @@ func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, j
 	res.OriginalSHA256, res.Repairs = original, repairs
 	return solution, res, err
 }
+
+// expecting returns a copy of the harness that says how many runs of its class are left, besides those
+// that h expects.
+func (h *Harness) expecting(left *atomic.Int64) *Harness {
+	before := h.opts.Hooks.More
+	return h.with(func(o *Options) {
+		o.Hooks.More = func() int {
+			n := int(max(left.Load(), 0)) // a run that was disturbed is done again
+			if before != nil {
+				n += before()
+			}
+			return n
+		}
+	})
+}
+
+// alike reports whether runs with any seeds are of one class: a seed is in the environment, with which
+// a waiting interpreter has begun.
+func (h *Harness) alike(seed *uint32) bool { return seed == nil || len(h.opts.Request.Preload) == 0 }
 
 // repairedBefore returns the script of a result: another than the given one when that was repaired
 // before, and only its grading was missing.
@@ -215,6 +239,8 @@ func (h *Harness) Repeat(ctx context.Context, job Job, runs int, seeds []uint32)
 	}
 	var r Repetition
 	var err error
+	var left atomic.Int64
+	h = h.expecting(&left)
 	workspace, times := job.Workspace, map[uint32]int{}
 	for i := 0; i < runs && err == nil; i++ {
 		job.Repetition = i
@@ -232,6 +258,9 @@ func (h *Harness) Repeat(ctx context.Context, job Job, runs int, seeds []uint32)
 			job.Workspace = workspace + suffix
 		}
 		var res Result
+		if h.alike(job.Seed) {
+			left.Store(int64(runs - i - 1))
+		}
 		res, err = h.Run(ctx, job)
 		r.Results, r.Workspaces = append(r.Results, res), append(r.Workspaces, job.Workspace)
 		if err == nil {

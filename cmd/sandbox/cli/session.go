@@ -49,10 +49,11 @@ type Session struct {
 	over      bool
 }
 
-// Begin opens the runner that the settings describe and connects its programs with the
-// caller: the output, the waits for GPUs, and the signals. The caller closes the session.
-func (a *App) Begin(ctx context.Context, s settings.Settings, view View) (*Session, error) {
-	runner, err := s.Runner(a.Logger())
+// Begin opens the runner that the settings describe, with further options, and connects its
+// programs with the caller: the output, the waits for GPUs, and the signals. The caller closes the
+// session.
+func (a *App) Begin(ctx context.Context, s settings.Settings, view View, more ...sandbox.Option) (*Session, error) {
+	runner, err := s.Runner(a.Logger(), more...)
 	if err != nil {
 		return nil, err
 	}

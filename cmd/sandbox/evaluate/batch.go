@@ -133,7 +133,8 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	if err := errors.Join(taskErr, listErr, err); err != nil {
 		return err
 	}
-	x, err := a.Begin(ctx, s, cli.Hidden)
+	const most = 4 // containers that wait
+	x, err := a.Begin(ctx, s, cli.Hidden, f.pool(f.maxFailures > 0 || f.debugCommand != "", min(f.parallel, most))...)
 	if err != nil {
 		return err
 	}

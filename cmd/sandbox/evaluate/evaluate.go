@@ -26,6 +26,7 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 )
 
@@ -137,7 +138,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 	if err := errors.Join(taskErr, err); err != nil {
 		return err
 	}
-	x, err := a.Begin(ctx, s, cli.AtTerminal)
+	x, err := a.Begin(ctx, s, cli.AtTerminal, f.pool(f.repeat > 1, 1)...)
 	if err != nil {
 		return err
 	}
@@ -175,6 +176,16 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 	recordAll(ctx, record, err, repetition)
 	_ = x.Ended() // the evaluation has all output
 	return showEvaluations(ctx, a, repetition, err, f.repeat, a.LivesHere(s), s)
+}
+
+// pool is the pool of a command whose runs are often of one class; those of one program have the
+// keeper's. Programs that end well are not repaired, and a container waits only for a run that
+// follows.
+func (f *evaluateFlags) pool(repeats bool, size int) []sandbox.Option {
+	if !repeats && (f.debugCommand == "" || f.maxRetries < 2) {
+		return nil
+	}
+	return []sandbox.Option{sandbox.WithPool(sandbox.Pool{Size: size})}
 }
 
 // document is the job as the log of trials has it.
