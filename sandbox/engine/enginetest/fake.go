@@ -85,9 +85,9 @@ type Fake struct {
 	OOMKilled  bool
 	Foreign    []string
 	ForeignErr error
-	// NotPreloaded says why no program runs in the waiting interpreter of its class; empty if
-	// all do.
-	NotPreloaded string
+	// Preload says why a program does not run in the waiting interpreter of its class; empty
+	// if it does. If Preload is nil, all do.
+	Preload func(class spec.Class) string
 	// Usage is the usage of every program. NoUsage means that the engine does not know it.
 	Usage   engine.Usage
 	NoUsage bool

@@ -127,8 +127,8 @@ func (c *container) finish(end engine.End) {
 	c.isOver = true
 	end.OOMKilled = end.OOMKilled || c.fake.OOMKilled
 	end.Foreign, end.ForeignErr = slices.Clone(c.fake.Foreign), c.fake.ForeignErr
-	if end.Reported && c.class.Preload.Fits() {
-		end.NotPreloaded = c.fake.NotPreloaded
+	if end.Reported && c.class.Preload.Fits() && c.fake.Preload != nil {
+		end.NotPreloaded = c.fake.Preload(c.class)
 	}
 	c.end = end
 	if c.program != nil {

@@ -23,9 +23,10 @@ import (
 // testOrphan kills the process that prepared a container.
 func testOrphan(t *testing.T, s *suite) {
 	e := s.connect(t)
-	t.Run("that waits", func(t *testing.T) {
+	waits := func(t *testing.T, class spec.Class) {
+		t.Helper()
 		meta := s.meta(t)
-		ref := s.orphan(t, s.class(), meta, nil)
+		ref := s.orphan(t, class, meta, nil)
 		soon(t, "it still waits", func() bool {
 			found := s.found(t, e, meta.Name)
 			return len(found) == 0 || found[0].Ended
@@ -35,6 +36,12 @@ func testOrphan(t *testing.T, s *suite) {
 		end := wait(t, c)
 		require.True(t, end.NoJob && !end.Reported, "%+v", end)
 		require.NoError(t, e.Remove(t.Context(), ref.ID))
+	}
+	t.Run("that waits", func(t *testing.T) { waits(t, s.class()) })
+	t.Run("that waits with its interpreter", func(t *testing.T) {
+		class := s.class()
+		preloads("json")(&class)
+		waits(t, class)
 	})
 	// takeOver waits for the end of a job that another process started.
 	takeOver := func(t *testing.T, job spec.Job, signals ...engine.Signal) (engine.End, string) {

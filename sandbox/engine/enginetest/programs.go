@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -198,7 +199,7 @@ var cases = sync.OnceValue(func() []programCase {
 		all = append(all, programCase{name: fmt.Sprint("signal ", signal), fake: func(*Program) int { return Died(signal) }, want: want{signal: signal},
 			python: fmt.Sprintf("import os, signal\nif %[1]d != 9: signal.signal(%[1]d, signal.SIG_DFL)\nos.kill(os.getpid(), %[1]d)\n", signal)})
 	}
-	return append(append(append(all, streamCases()...), limitCases()...), environmentCases()...)
+	return slices.Concat(all, streamCases(), limitCases(), environmentCases(), preloadCases())
 })
 
 // Streams.

@@ -174,6 +174,7 @@ func NewScripted() *Fake {
 		}
 		return nil
 	}
+	f.Preload = scriptedPreload
 	return f
 }
 

@@ -243,7 +243,9 @@ def prepare(path, loaded):
     imported, found = set(sys.modules), set(sys.path_importer_cache)
     modules = {name.split(".")[0] for name in imported - loaded}
     import _socket
+    import gc
 
+    gc.collect()  # what the imports left behind is not the program's
     config = Config(path)
     socket = _socket.socket(fileno=SOCKET)
 
