@@ -138,7 +138,7 @@ bench: image engines ## measure beside docker run, runc, gVisor and others, on t
 # of one process, and a mixed load.
 .PHONY: soak
 soak: image engines ## faults at every step, 1,000 runs and mixed load, and the hostile suite, on the engines of the tests; hours
-	@for engine in $(ENGINES); do for part in "-n $(SOAK_N) -time 12h" "-soak $(SOAK_TIME)"; do \
+	@for engine in $(ENGINES); do for part in "-n $(SOAK_N) -time 12h" "-pool -n $(SOAK_N) -time 12h" "-soak $(SOAK_TIME)"; do \
 	  echo "engine $$engine: go run ./hack/faults $$part"; \
 	  $(AS_ROOT) hack/engine run $$engine go run ./hack/faults $$part; done; done
 	@[ -n '$(CORPUS)' ] || { echo 'soak: CORPUS=DIR must name the directory of programs with an expectations.json' >&2; exit 2; }

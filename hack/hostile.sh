@@ -3,7 +3,8 @@
 #
 #   hack/hostile.sh ENGINES TABLE [CORPUS]
 #
-# Each engine of hack/engine runs every probe with its own runtime and with gVisor. The
+# Each engine of hack/engine runs every probe with its own runtime, also in containers that
+# have waited in a pool, and with gVisor. The
 # last one runs them for a controller without root as well, and then the programs of the
 # directory CORPUS. TABLE is the directory of the table, which is printed.
 set -euo pipefail
@@ -23,6 +24,7 @@ mkdir -p "$table"
 for engine in $engines; do
 	export EVALBOX_HOSTILE=full EVALBOX_HOSTILE_TABLE=$table
 	ask "engine $engine" ../engine run "$engine" "$suite"
+	EVALBOX_HOSTILE_POOL=1 ask "engine $engine, containers that waited" ../engine run "$engine" "$suite" -test.run '^Test(Questions|Runs)$'
 	if command -v runsc >/dev/null; then
 		EVALBOX_HOSTILE_RUNTIME=runsc ask "engine $engine, gVisor" ../engine run "$engine" "$suite"
 	fi
@@ -50,6 +52,7 @@ rm "$table/as-user"
 if [ -n "$corpus" ]; then
 	corpus=$(realpath "$corpus")
 	EVALBOX_CORPUS=$corpus ask "corpus" ../engine run "$last" "$suite" -test.run '^TestCorpus$'
+	EVALBOX_HOSTILE_POOL=1 EVALBOX_CORPUS=$corpus ask "corpus, containers that waited" ../engine run "$last" "$suite" -test.run '^TestCorpus$'
 fi
 # The table of all columns.
 (cd hack/hostile && EVALBOX_HOSTILE_TABLE=$table "$suite" -test.run '^TestPrintTable$' >/dev/null)

@@ -266,7 +266,11 @@ func (r *Runner) reclaimLost(containers []engine.Found) error {
 	ids, err := r.store.IDs()
 	errs := []error{err}
 	for _, id := range ids {
-		if state, err := r.store.State(id); err == nil && state == record.Lost && !there[id] {
+		switch state, err := r.store.State(id); {
+		case err != nil, state != record.Lost, there[id]:
+		case r.store.IsHalfTaken(id):
+			errs = append(errs, r.store.Discard(id))
+		default:
 			errs = append(errs, stage.Reclaim(r.store, id))
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -860,6 +861,24 @@ func TestTheNextRunRemovesWhatADeadPoolLeft(t *testing.T) {
 	r.behind.wait()
 	require.Empty(t, fake.Left())
 	requireNothingWaits(t, r)
+}
+
+// TestAControllerThatDiesWhileItTakesAContainer leaves a record of nothing, which a garbage collection
+// removes. That of one that lives stays.
+func TestAControllerThatDiesWhileItTakesAContainer(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	r := newFakeRunner(t, fake)
+	for id, by := range map[string]owner.Owner{"dead": recordtest.DeadOwner(), "living": owner.This()} {
+		dir, err := r.store.Reserve(id)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "owner"), []byte(by.String()), 0o600))
+		require.NoError(t, os.Rename(dir, r.store.RecordDir(id)))
+	}
+	_, err := r.GC(t.Context(), GCOptions{})
+	require.NoError(t, err)
+	ids, err := r.store.IDs()
+	require.NoError(t, err)
+	require.Equal(t, []string{"living"}, ids)
 }
 
 // TestWaitingContainersAreNoRuns: they are not listed, and a garbage collection leaves them alone.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -32,8 +33,10 @@ type bench struct {
 	empty string
 	cli   cli
 	// keeper is the CLI with a state directory for which a process keeps a pool.
-	keeper  cli
-	plan    spec.Spec
+	keeper cli
+	plan   spec.Spec
+	// engine lists the containers, also those that wait or are about to go.
+	engine  engine.Engine
 	library *sandbox.Runner
 	// pool and preload are runners with a container that waits, in preload with an interpreter.
 	pool, preload *sandbox.Runner
@@ -64,7 +67,7 @@ func measure(ctx context.Context, o options, chosen []benchCase) (r report, err 
 		began := time.Now()
 		measured, err := b.measure(ctx, c)
 		if err != nil {
-			return report{}, fmt.Errorf("%s: %w", c.name, errors.Join(err, context.Cause(ctx)))
+			return report{}, fmt.Errorf("%s: %w", c.name, err)
 		}
 		r.Cases = append(r.Cases, measured)
 		fmt.Fprintf(os.Stderr, "bench: %s took %s\n", c.name, time.Since(began).Round(time.Second))
@@ -106,6 +109,10 @@ func (b *bench) open(ctx context.Context) error {
 	if err := os.Mkdir(b.empty, 0o755); err != nil {
 		return err
 	}
+	if b.engine, err = docker.FromEnv(); err != nil {
+		return err
+	}
+	b.closers = append(b.closers, b.engine.Close)
 	if b.library, err = b.runner("library"); err != nil {
 		return err
 	}
@@ -141,13 +148,13 @@ func (b *bench) close() (err error) {
 
 // runner returns a runner with a connection and a state directory of its own.
 func (b *bench) runner(name string, opts ...sandbox.Option) (*sandbox.Runner, error) {
-	engine, err := docker.FromEnv()
+	e, err := docker.FromEnv()
 	if err != nil {
 		return nil, err
 	}
-	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithEngine(engine), sandbox.WithStateDir(filepath.Join(b.dir, name))}, opts...)...)
+	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithEngine(e), sandbox.WithStateDir(filepath.Join(b.dir, name))}, opts...)...)
 	if err != nil {
-		return nil, errors.Join(err, engine.Close())
+		return nil, errors.Join(err, e.Close())
 	}
 	b.closers = append(b.closers, r.Close)
 	return r, nil
@@ -161,7 +168,7 @@ func (b *bench) settle(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		found, err := b.library.Containers(ctx)
+		found, err := b.engine.List(ctx)
 		left := -kept.Waiting - b.pool.PoolStatus().Waiting - b.preload.PoolStatus().Waiting
 		for _, c := range found {
 			if strings.HasPrefix(c.Labels[spec.LabelState], b.dir) && (b.held == nil || c.Labels[spec.LabelRun] != b.held.id) {
@@ -172,15 +179,20 @@ func (b *bench) settle(ctx context.Context) error {
 	})
 }
 
+// patience is how long the engine may take to remove or to prepare a container.
+const patience = time.Minute
+
 // poll waits until something is done. It asks so seldom that its processor time does not count.
 func poll(ctx context.Context, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("a container was neither removed nor prepared within "+patience.String()))
+	defer cancel()
 	for {
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

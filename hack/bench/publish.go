@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"image/color"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,7 +16,6 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -131,6 +131,7 @@ func table(w io.Writer, head []string, rows [][]string) {
 // the minimum to the maximum, with a colour for each engine. It is nil if there are no samples.
 func drawn(name string, reports []report) ([]byte, error) {
 	p := plot.New()
+	p.Title.Padding = vg.Points(6)
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Legend.Top = true
 	p.Add(plotter.NewGrid())
@@ -157,12 +158,17 @@ func drawn(name string, reports []report) ([]byte, error) {
 		}
 	}
 	p.NominalY(sides...)
-	canvas := vgsvg.New(18*vg.Centimeter, vg.Length(2.5+0.8*float64(len(sides)))*vg.Centimeter)
+	p.Y.Min, p.Y.Max = -0.6, float64(len(sides))+0.2*float64(len(reports)) // the legend is above the points
+	p.X.Min, p.X.Max = p.X.Min/1.3, p.X.Max*1.3
+	canvas := vgsvg.New(18*vg.Centimeter, vg.Length(3+0.8*float64(len(sides)))*vg.Centimeter)
 	p.Draw(draw.New(canvas))
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
 	return text.Bytes(), err
 }
+
+// colors are those of the engines.
+var colors = []color.Color{color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff}, color.RGBA{R: 0xd9, G: 0x6b, B: 0x0b, A: 0xff}}
 
 // addPoints adds the points of one engine.
 func addPoints(p *plot.Plot, i int, r *report, name string, sides []string) error {
@@ -179,6 +185,9 @@ func addPoints(p *plot.Plot, i int, r *report, name string, sides []string) erro
 		if !ok {
 			continue
 		}
+		if ratio.low <= 0 {
+			return fmt.Errorf("%s: the ratio of %s is %v, and the axis is logarithmic: measure again", name, s.Side, ratio.low)
+		}
 		row := float64(slices.Index(sides, s.Side)) - 0.2*float64(i) // below one another
 		points.XYs = append(points.XYs, plotter.XY{X: ratio.median, Y: row})
 		points.XErrors = append(points.XErrors, struct{ Low, High float64 }{ratio.low - ratio.median, ratio.high - ratio.median})
@@ -194,8 +203,8 @@ func addPoints(p *plot.Plot, i int, r *report, name string, sides []string) erro
 	if err != nil {
 		return err
 	}
-	medians.Color, medians.Shape, medians.Radius = plotutil.Color(i), draw.CircleGlyph{}, vg.Points(3)
-	spans.Color = plotutil.Color(i)
+	medians.Color, medians.Shape, medians.Radius = colors[i%len(colors)], draw.CircleGlyph{}, vg.Points(3)
+	spans.Color = colors[i%len(colors)]
 	p.Add(spans, medians)
 	p.Legend.Add(r.name(), medians)
 	return nil

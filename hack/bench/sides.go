@@ -34,7 +34,7 @@ func (b *bench) sides() []side {
 		pooled(sidePool, sidePoolJob, b.pool, b.request),
 		pooled(sidePreload, sidePreloadJob, b.preload, func(t task) sandbox.Request {
 			request := b.request(t)
-			request.Preload = append(t.preload, "sys")
+			request.Preload = slices.Concat(t.preload, []string{"sys"})
 			return request
 		}),
 		{name: sideKeeper, run: b.keptRun, ready: b.keptReady},

@@ -62,6 +62,8 @@ type lab struct {
 	doubtful bool
 	// adopts says that the command line can adopt.
 	adopts bool
+	// pool says that a container waits for each run.
+	pool bool
 }
 
 // newLab starts an engine and warms it up: the first run on an engine makes a volume there.
@@ -130,6 +132,8 @@ type cell struct {
 type report struct {
 	judgment
 	Step, Fault, Program string
+	// Waited says that the container of the result had waited.
+	Waited bool
 	// Err says that the suite itself failed: the cell says nothing.
 	Err          string
 	Left, Harmed []string
@@ -189,6 +193,7 @@ func (l *lab) run(ctx context.Context, s step, f fault, p program) (r report) {
 	}
 	r.judgment = judge(t, s2)
 	r.Left, r.Harmed, r.Said = s2.Left, s2.Harmed, brief(s2.Result)
+	r.Waited = s2.Result != nil && s2.Result.Pool != nil && s2.Result.Pool.Waited
 	if r.bad() || r.Err != "" {
 		r.Log = fmt.Sprintf("truth %+v\nexit code %d, killed %t\nrecorded %s\nprinted %s\nstderr: %s\nrequests: %s\n", t, s2.ExitCode, s2.Killed,
 			explain(s2.Result), explain(s2.Printed), c.stderr.String(), strings.ReplaceAll(c.proxy.log(), "\n", ", "))
@@ -239,6 +244,11 @@ func (c *cell) prepare(ctx context.Context) (err error) {
 		}
 	}
 	c.lab.doubtful = c.fault.finish != nil || c.fault.disk == "engine"
+	if c.lab.pool {
+		if err := c.fillPool(ctx); err != nil {
+			return err
+		}
+	}
 	if e := c.step.event; e != nil && c.step.mark == "" {
 		if err := os.MkdirAll(filepath.Join(c.state(), "runs"), 0o700); err != nil {
 			return err
@@ -274,12 +284,51 @@ func (c *cell) command(ctx context.Context, host string, args ...string) *exec.C
 	return cmd
 }
 
+// runOf is a call of the command line that runs a program of the class of the cell.
+func (c *cell) runOf(args []string, command ...string) []string {
+	return slices.Concat([]string{"run"}, args, []string{"--image", witnessImage, "--input", c.input(), "--timeout", timeLimit.String(),
+		"--grace", "2s", "--memory", "64m", "--cpus", "1", "--"}, command)
+}
+
+// fillPool has a container wait for the run, whose ID is then known. The pool is of the machine's own:
+// faults of the connection are those of the run.
+func (c *cell) fillPool(ctx context.Context) error {
+	host := c.lab.engine.address()
+	if out, err := c.command(ctx, host, "pool", "start", "--size", "1").CombinedOutput(); err != nil {
+		return fmt.Errorf("starting the pool: %w: %s", err, out)
+	}
+	// This command is not found, but its class is.
+	_ = c.command(ctx, host, c.runOf(nil, "/missing")...).Run() // a pool that stays empty shows
+	err := until(ctx, stepPatience, "a waiting container", func() bool {
+		var status struct {
+			Waiting int `json:"waiting"`
+		}
+		out, err := c.command(ctx, host, "pool", "status", "--json").Output()
+		return err == nil && json.Unmarshal(out, &status) == nil && status.Waiting == 1
+	})
+	if slots := c.poolSlots(); err == nil && len(slots) == 1 {
+		c.id = slots[0]
+	}
+	return err
+}
+
+// poolSlots are the containers that wait, by the IDs of their runs.
+func (c *cell) poolSlots() (ids []string) {
+	slots, _ := filepath.Glob(filepath.Join(c.state(), "pool", "*")) // the pattern is right
+	for _, slot := range slots {
+		ids = append(ids, filepath.Base(slot))
+	}
+	return ids
+}
+
 // carryOut runs the program, does the fault, cleans up as a user would, and looks around.
 func (c *cell) carryOut(ctx context.Context) (truth, seen, error) {
 	host := "unix://" + filepath.Join(c.dir, "sock")
-	c.controller = c.command(context.WithoutCancel(ctx), host, "run", "--json", "--id", c.id, "--image", witnessImage,
-		"--input", c.input(), "--final", c.final(), "--timeout", timeLimit.String(), "--grace", "2s", "--memory", "64m", "--cpus", "1",
-		"--", "/witness", c.program.kind, strconv.Itoa(c.program.code), c.token)
+	args := []string{"--json", "--final", c.final()}
+	if !c.lab.pool { // otherwise it is that of the container
+		args = append(args, "--id", c.id)
+	}
+	c.controller = c.command(context.WithoutCancel(ctx), host, c.runOf(args, "/witness", c.program.kind, strconv.Itoa(c.program.code), c.token)...)
 	c.controller.Stdout, c.controller.Stderr = &c.stdout, &c.stderr
 	if err := c.controller.Start(); err != nil {
 		return truth{}, seen{}, err
@@ -505,6 +554,9 @@ func (c *cell) recover(ctx context.Context, s *seen) (truth, error) {
 		errs = append(errs, c.dead(ctx))
 	}
 	host := c.lab.engine.address()
+	if c.lab.pool {
+		_ = c.command(ctx, host, "pool", "stop").Run() // what it leaves shows
+	}
 	var commands [][]string
 	if c.lab.adopts {
 		commands = append(commands, []string{"adopt", "--all"})
@@ -607,6 +659,9 @@ func (c *cell) left(ctx context.Context) []string {
 			_ = unix.Unmount(point, unix.MNT_DETACH)
 		}
 	}
+	for _, slot := range c.poolSlots() {
+		left = append(left, "slot "+slot+" of the pool")
+	}
 	for _, name := range []string{"reserve", "egress", "hold", "watch"} {
 		if _, err := os.Lstat(filepath.Join(c.record(), name)); err == nil {
 			left = append(left, "file "+name+" of the record")
@@ -672,6 +727,9 @@ func foreign(dir string) []string {
 func (c *cell) clear() error {
 	if c.proxy != nil {
 		c.proxy.close()
+	}
+	if c.lab.pool {
+		_ = c.command(context.Background(), c.lab.engine.address(), "pool", "stop").Run() // it has usually ended
 	}
 	c.watch.close()
 	var err error

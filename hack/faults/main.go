@@ -32,6 +32,7 @@ func main() {
 	flag.StringVar(&o.faults, "faults", "", "only these `faults`, separated by commas")
 	flag.IntVar(&o.repeat, "n", 1, "`number` of runs in each cell")
 	flag.IntVar(&o.labs, "labs", 2, "`number` of engines at once")
+	flag.BoolVar(&o.pool, "pool", false, "a container of a pool waits for each run; without the steps before that")
 	flag.DurationVar(&o.budget, "time", time.Hour, "`time` after which no more cells begin")
 	flag.StringVar(&o.log, "log", "", "`file` that gets one JSON line for each run")
 	flag.DurationVar(&o.soak, "soak", 0, "soak instead: many runs, then mixed load for this `time`")
@@ -55,6 +56,7 @@ func main() {
 
 type options struct {
 	steps, faults, log string
+	pool               bool
 	repeat, labs       int
 	budget             time.Duration
 
@@ -76,7 +78,7 @@ func (o options) orders() ([]order, error) {
 	for range o.repeat {
 		for _, f := range faults {
 			for _, s := range steps {
-				if !named(o.steps, s.name) || !named(o.faults, f.name) || !f.applies(s) {
+				if !named(o.steps, s.name) || !named(o.faults, f.name) || !f.applies(s) || o.pool && s.unpooled {
 					continue
 				}
 				all = append(all, order{s, f, programs[n%len(programs)]})
@@ -121,7 +123,7 @@ func campaign(ctx context.Context, o options) (ok bool, err error) {
 	var work sync.WaitGroup
 	errs := make(chan error, o.labs)
 	for range min(o.labs, len(orders)) {
-		work.Go(func() { errs <- serve(ctx, bin, queue, reports) })
+		work.Go(func() { errs <- serve(ctx, bin, o.pool, queue, reports) })
 	}
 	go func() {
 		defer close(queue)
@@ -156,15 +158,25 @@ func campaign(ctx context.Context, o options) (ok bool, err error) {
 	}
 	fmt.Print(table(all))
 	fmt.Printf("\n%s of %d in %v\n", tally(all), len(orders), time.Since(began).Round(time.Second))
+	if o.pool {
+		waited := 0
+		for _, r := range all {
+			if r.Waited {
+				waited++
+			}
+		}
+		fmt.Printf("%d results are of containers that had waited\n", waited)
+	}
 	return !slices.ContainsFunc(all, report.bad), err
 }
 
 // serve carries out orders on an engine of its own. The queue is drained whatever happens.
-func serve(ctx context.Context, bin binaries, queue <-chan order, reports chan<- report) error {
+func serve(ctx context.Context, bin binaries, pool bool, queue <-chan order, reports chan<- report) error {
 	l, err := newLab(ctx, bin)
 	if err != nil {
 		return err
 	}
+	l.pool = pool
 	for each := range queue {
 		r := l.run(ctx, each.step, each.fault, each.program)
 		reports <- r
@@ -176,6 +188,7 @@ func serve(ctx context.Context, bin binaries, queue <-chan order, reports chan<-
 			if l, err = newLab(ctx, bin); err != nil {
 				return err
 			}
+			l.pool = pool
 		}
 	}
 	return l.close()

@@ -28,8 +28,9 @@ type step struct {
 	pause int
 	// event is what the kernel reports of a file: then the controller is stopped.
 	event *event
-	// container says that there is one, and started that the program may have run.
-	container, started bool
+	// container says that there is one, and started that the program may have run. unpooled says that
+	// a run whose container has waited does not have this step, or not at the proxy.
+	container, started, unpooled bool
 }
 
 // An event happens to an entry of a directory of a cell.
@@ -45,18 +46,18 @@ const container64 = `/containers/[0-9a-zA-Z_.-]+`
 // steps are the columns of the table, in the order of a run.
 var steps = []step{
 	{name: "image", call: apiCall{"GET", `/images/.*/json`}},
-	{name: "record", event: &event{func(c *cell) string { return filepath.Join(c.state(), "runs") }, unix.IN_CREATE, ""}},
-	{name: "create", call: apiCall{"POST", `/containers/create`}},
-	{name: "created", call: apiCall{"POST", `/containers/create`}, at: afterAnswer, container: true},
-	{name: "attach", call: apiCall{"POST", container64 + `/attach`}, container: true},
-	{name: "start", call: apiCall{"POST", container64 + `/start`}, container: true},
-	{name: "started", call: apiCall{"POST", container64 + `/start`}, at: afterAnswer, container: true},
-	{name: "job", call: apiCall{"POST", container64 + `/attach`}, at: firstInput, container: true},
+	{name: "record", event: &event{func(c *cell) string { return filepath.Join(c.state(), "runs") }, unix.IN_CREATE | unix.IN_MOVED_TO, ""}},
+	{name: "create", call: apiCall{"POST", `/containers/create`}, unpooled: true},
+	{name: "created", call: apiCall{"POST", `/containers/create`}, at: afterAnswer, container: true, unpooled: true},
+	{name: "attach", call: apiCall{"POST", container64 + `/attach`}, container: true, unpooled: true},
+	{name: "start", call: apiCall{"POST", container64 + `/start`}, container: true, unpooled: true},
+	{name: "started", call: apiCall{"POST", container64 + `/start`}, at: afterAnswer, container: true, unpooled: true},
+	{name: "job", call: apiCall{"POST", container64 + `/attach`}, at: firstInput, container: true, unpooled: true},
 	{name: "emptied", event: &event{func(c *cell) string { return filepath.Dir(c.final()) }, unix.IN_CREATE, "final.before-"}, container: true},
 	{name: "running", mark: "start", pause: 1, container: true, started: true},
 	{name: "scored", mark: "score 0.222", pause: 2, container: true, started: true},
 	{name: "ending", mark: "score 0.585", pause: 3, container: true, started: true},
-	{name: "ended", call: apiCall{"POST", container64 + `/attach`}, at: output, pause: 3, mark: "score 0.585", container: true, started: true},
+	{name: "ended", call: apiCall{"POST", container64 + `/attach`}, at: output, pause: 3, mark: "score 0.585", container: true, started: true, unpooled: true},
 	{name: "collecting", event: &event{(*cell).final, unix.IN_OPEN, "answer"}, pause: 3, mark: "score 0.585", container: true, started: true},
 	{name: "result", call: apiCall{"DELETE", container64}, container: true, started: true},
 	{name: "removed", call: apiCall{"DELETE", container64}, at: afterAnswer, started: true},

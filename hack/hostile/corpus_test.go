@@ -76,7 +76,9 @@ func TestCorpus(t *testing.T) {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {
-				t.Parallel()
+				if !pooled() { // whose pool has one container
+					t.Parallel()
+				}
 				program, err := os.ReadFile(filepath.Join(dir, name))
 				require.NoError(t, err)
 				times := 1

@@ -57,6 +57,12 @@ func (s *Store) Take(id string) (string, error) {
 	return dir, nil
 }
 
+// IsHalfTaken reports whether the process died in [Store.Take]: the record has nothing of a run.
+func (s *Store) IsHalfTaken(id string) bool {
+	_, err := os.Lstat(filepath.Join(s.RecordDir(id), poolOwner))
+	return err == nil
+}
+
 // Unreserve deletes the directory of a waiting container that gets no run.
 func (s *Store) Unreserve(id string) error {
 	if err := fsx.Remove(filepath.Join(s.PoolDir(), id)); err != nil {

@@ -211,6 +211,9 @@ func (s *Store) begin(id, dir string) error {
 func (s *Store) begunBy(id string) string {
 	by, err := os.ReadFile(filepath.Join(s.openDir(), id))
 	if err != nil {
+		by, err = os.ReadFile(filepath.Join(s.RecordDir(id), poolOwner)) // it is being taken
+	}
+	if err != nil {
 		return ""
 	}
 	return string(by)

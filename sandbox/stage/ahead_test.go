@@ -297,3 +297,31 @@ func TestFailuresAheadLeaveNothing(t *testing.T) {
 	require.ErrorContains(t, err, "missing")
 	require.Empty(t, treetest.Everything(t, store.PoolDir()))
 }
+
+// TestAControllerThatDiesRightBehindTheReplacement: nothing is written down of it yet, and ./final gets
+// its content back.
+func TestAControllerThatDiesRightBehindTheReplacement(t *testing.T) {
+	store := recordtest.Open(t)
+	final := filepath.Join(t.TempDir(), "out")
+	require.NoError(t, os.Mkdir(final, 0o750))
+	require.NoError(t, os.WriteFile(filepath.Join(final, "mine"), nil, 0o600))
+	mode, uid, gid := state(t, final)
+	plan := workSpec("r1")
+	plan.Job.Final = final
+	s, _ := openAhead(t, store, plan)
+	was := s.Ownership() // in the journal
+	require.NoError(t, s.final.empty(t.Context()))
+	require.NoError(t, s.final.replace())
+	require.NoError(t, s.Close())
+
+	o := Options{Store: store, Plan: plan, Log: slog.New(slog.DiscardHandler), Warn: func(format string, args ...any) { t.Errorf(format, args...) }}
+	resumed, err := Resume(o, record.Journal{ID: "r1", Final: was}, nil, false)
+	require.NoError(t, err)
+	require.NoError(t, resumed.Rollback())
+	require.NoError(t, resumed.Close())
+	require.Equal(t, []string{"mine"}, treetest.Everything(t, final))
+	nowMode, nowUID, nowGID := state(t, final)
+	require.Equal(t, mode, nowMode)
+	require.Equal(t, []int{uid, gid}, []int{nowUID, nowGID})
+	require.NoDirExists(t, final+".before-r1")
+}
