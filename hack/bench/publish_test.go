@@ -55,7 +55,7 @@ func TestPublish(t *testing.T) {
 		assert.Contains(t, string(text), want)
 	}
 	assert.NotContains(t, string(text), "stale")
-	for _, name := range []string{"pass.svg", "batch.svg"} {
+	for _, name := range []string{"pass.svg", "batch.svg", "goroutines.svg"} {
 		picture, err := os.ReadFile(filepath.Join(into, name))
 		require.NoError(t, err)
 		assert.Contains(t, string(picture), "</svg>")
@@ -73,7 +73,10 @@ func sampleReport() report {
 	batch := oneCase{Name: "batch", Against: sideXargs}
 	batch.add(sideXargs, 200)
 	batch.add(sideBatch, 100)
-	r.Cases = []oneCase{pass, batch}
+	same := oneCase{Name: "goroutines", Against: sideTen}
+	same.add(sideTen, 2)
+	same.add(sideThousand, 2)
+	r.Cases = []oneCase{pass, batch, same}
 	return r
 }
 
