@@ -85,7 +85,7 @@ func TestRunThatMayNotBegin(t *testing.T) {
 		admitted, released, refused := false, false, errors.New("enough")
 		hooks := Hooks{
 			Admit: func(context.Context) (func(), error) { admitted = true; return func() { released = true }, nil },
-			Begin: func() error { require.True(t, admitted); return refused },
+			Begin: func(string) error { require.True(t, admitted); return refused },
 		}
 		res, err := r.Run(t.Context(), command("x"), hooks)
 		require.ErrorIs(t, err, refused)

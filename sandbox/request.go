@@ -60,9 +60,9 @@ type Hooks struct {
 	// Admit may wait for as long as the time limit and the grace period. After a longer
 	// wait, a controller that cannot see this one considers it dead.
 	Admit func(ctx context.Context) (release func(), err error)
-	// Begin is called right before the start, after Admit. It does not wait. An error ends
-	// the run as ctx would before the start.
-	Begin func() error
+	// Begin is called with the ID of the run right before the start, after Admit. It does not
+	// wait. An error ends the run as ctx would before the start.
+	Begin func(id string) error
 	// More says how many runs of the same class are still to begin. It may be called at any time
 	// until the runner is closed. A [Pool] prepares no more containers for the class than that; if
 	// More is nil, it prepares as many as it may.

@@ -438,7 +438,7 @@ func (a *run) admit(ctx context.Context) error {
 	if a.hooks.Begin == nil {
 		return nil
 	}
-	if err := a.hooks.Begin(); err != nil {
+	if err := a.hooks.Begin(a.spec.Job.RunID); err != nil {
 		return fmt.Errorf("%w: %w", outcome.ErrCanceled, err)
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // labelProbe labels the runs that only look at an image.
@@ -65,14 +64,14 @@ func (run *execution) fakeClock(ctx context.Context) error {
 func (run *execution) probeClock(ctx context.Context) (library string, err error) {
 	shared := run.Request
 	req := sandbox.Request{
-		ID: record.NewID(time.Now()), Labels: map[string]string{labelProbe: "clock", trial.LabelRole: "probe"},
-		Image: shared.Image, AllowUnlocked: shared.AllowUnlocked, Runtime: shared.Runtime, User: shared.User,
+		Labels: map[string]string{labelProbe: "clock", trial.LabelRole: "probe"},
+		Image:  shared.Image, AllowUnlocked: shared.AllowUnlocked, Runtime: shared.Runtime, User: shared.User,
 		Transfer: shared.Transfer, Command: []string{"sh", "-c", clockProbe},
 		Limits: policy.Limits{Timeout: 30 * time.Second},
 	}
 	res, err := run.box.Run(ctx, req, sandbox.Hooks{Kill: run.job.Hooks.Kill})
 	if res != nil {
-		err = errors.Join(err, run.box.Store().Remove(req.ID))
+		err = errors.Join(err, run.box.Store().Remove(res.ID))
 	}
 	if err != nil {
 		return "", err

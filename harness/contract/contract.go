@@ -119,9 +119,9 @@ type execution struct {
 	approval *Approval
 	request  sandbox.Request
 	spec     spec.Spec
-	// record is the directory of the record, final that of ./final.
-	record, final string
-	result        *result.Result
+	// id is the ID of the run, and record the directory of its record.
+	id, record string
+	result     *result.Result
 
 	outcome Outcome
 	checks  map[string]CheckPoint
@@ -201,8 +201,8 @@ func (run *execution) execute(ctx context.Context) error {
 		streams.Stdin = strings.NewReader(*text)
 	}
 	var begun error
-	hooks.Begin = func() error {
-		begun = run.begin()
+	hooks.Begin = func(id string) error {
+		begun = run.begin(id)
 		return begun
 	}
 	res, err := run.box.Run(ctx, run.request, streams, hooks)
@@ -219,6 +219,7 @@ func (run *execution) execute(ctx context.Context) error {
 		return err
 	}
 	run.result = res
+	run.id, run.record = res.ID, run.box.Store().RecordDir(res.ID) // also if the program did not begin
 	run.account(ctx, res)
 	fillLists(reflect.ValueOf(&run.outcome))
 	return errors.Join(err, write(run.record, OutcomeFile, run.outcome.ExecutionID, run.outcome.Encode))
@@ -226,7 +227,8 @@ func (run *execution) execute(ctx context.Context) error {
 
 // begin is the last step before the program starts: it uses up the approval, and records the
 // contract.
-func (run *execution) begin() error {
+func (run *execution) begin(id string) error {
+	run.id, run.record = id, run.box.Store().RecordDir(id)
 	if run.approval != nil {
 		if err := run.Approvals.Use(*run.approval, run.outcome.ExecutionID, time.Now()); err != nil {
 			return err

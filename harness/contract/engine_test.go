@@ -23,6 +23,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/schematest"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -37,7 +38,7 @@ const examples = "../../examples/contracts"
 // newHarness executes contracts on the real engine, with a copy of the project of the
 // examples as its root. At the end of the test nothing of its runs may be left on
 // the engine.
-func newHarness(t *testing.T) *contract.Harness {
+func newHarness(t *testing.T, more ...sandbox.Option) *contract.Harness {
 	t.Helper()
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
@@ -47,9 +48,8 @@ func newHarness(t *testing.T) *contract.Harness {
 	require.NoError(t, err)
 	daemon, err := docker.FromEnv()
 	require.NoError(t, err)
-	runner, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state), sandbox.WithPolicy(policy.Policy{
-		AllowEgress: policy.Open, AllowPrivateEgress: true, Registries: registries,
-	}))
+	runner, err := sandbox.New(append(more, sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
+		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.Open, AllowPrivateEgress: true, Registries: registries}))...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		containers, err := runner.Containers(context.Background())
@@ -192,6 +192,26 @@ func TestDeterministic(t *testing.T) {
 // python is a contract of a Python program.
 func python(program string) contract.Contract {
 	return contract.Contract{ToolID: "TL-010", Inputs: contract.Inputs{Command: "python3", Arguments: []string{"-c", program}}}
+}
+
+// TestContractsOfOneClass have containers that waited.
+func TestContractsOfOneClass(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, sandbox.WithPool(sandbox.Pool{Size: 1}))
+	for i, program := range []string{"print(1)", "print(2)", "print(3)"} {
+		c := python(program)
+		o, err := h.Run(t.Context(), contract.Job{Contract: &c})
+		require.NoError(t, err)
+		require.True(t, o.Success, o.Error)
+		require.Equal(t, fmt.Sprintln(i+1), o.Stdout)
+		var res result.Result
+		text, err := os.ReadFile(filepath.Join(o.Evidence.Path, "result.json"))
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &res))
+		require.Equal(t, o.Evidence.RunID, res.ID)
+		require.Equal(t, i > 0, res.Pool.Waited, res.Pool.Reason)
+		require.FileExists(t, filepath.Join(o.Evidence.Path, contract.ContractFile))
+	}
 }
 
 // TestDenied: what is denied is neither read, under whatever name, nor made, and what

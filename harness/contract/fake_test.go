@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,12 +66,17 @@ func (f *fakeBox) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error
 }
 
 func (f *fakeBox) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.RunOption) (*result.Result, error) {
+	if req.ID == "" {
+		req.ID = record.NewID(time.Now())
+	}
 	if req.Labels[labelProbe] != "" {
 		f.probed = append(f.probed, req)
 		if err := os.MkdirAll(f.store.RecordDir(req.ID), 0o700); err != nil {
 			return nil, err
 		}
-		return new(f.clock), nil
+		probed := f.clock
+		probed.ID = req.ID
+		return &probed, nil
 	}
 	f.ran = append(f.ran, req)
 	if f.runErr != nil {
@@ -99,7 +105,7 @@ func (f *fakeBox) Run(ctx context.Context, req sandbox.Request, opts ...sandbox.
 		}
 	}
 	if hooks.Begin != nil {
-		if err := hooks.Begin(); err != nil {
+		if err := hooks.Begin(req.ID); err != nil {
 			return nil, err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
@@ -71,15 +72,16 @@ func (run *execution) written(res *result.Result) written {
 			w.other[path.Join(target, out.Path)] = out.Kind + ": " + out.Reason
 		}
 	}
+	final := cmp.Or(run.request.Final, filepath.Join(run.record, record.OwnFinal))
 	for _, out := range res.Outputs {
-		add(spec.FinalDir, run.final, out.Path, out.PathBase64, out.SizeBytes, out.SHA256)
+		add(spec.FinalDir, final, out.Path, out.PathBase64, out.SizeBytes, out.SHA256)
 	}
 	skip(spec.FinalDir, res.OutputsSkipped)
 	for _, changed := range res.Trees {
 		i := slices.IndexFunc(run.spec.Job.Trees, func(t spec.JobTree) bool { return t.Target == changed.Target })
 		for _, entry := range slices.Concat(changed.Created, changed.Changed) {
 			if entry.Kind == "file" {
-				add(changed.Target, run.box.Store().TreeDir(run.request.ID, i), entry.Path, entry.PathBase64, entry.SizeBytes, entry.SHA256)
+				add(changed.Target, run.box.Store().TreeDir(run.id, i), entry.Path, entry.PathBase64, entry.SizeBytes, entry.SHA256)
 			}
 		}
 		for _, entry := range changed.Deleted {
@@ -318,7 +320,7 @@ func (run *execution) applyTree(ctx context.Context, folder *Folder, carried car
 			opts.Deny = append(opts.Deny, denied)
 		}
 	}
-	report, err := run.box.ApplyTree(ctx, run.request.ID, folder.Target, opts)
+	report, err := run.box.ApplyTree(ctx, run.id, folder.Target, opts)
 	if err != nil {
 		folder.NotWritten = append(folder.NotWritten, err.Error())
 		carried[folder.Target] = err.Error()

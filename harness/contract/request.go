@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // Labels of the runs of contracts.
@@ -27,7 +24,6 @@ const (
 func (run *execution) buildRequest() {
 	e, c := run.Effective, run.Effective.Contract
 	req := run.Request
-	req.ID = record.NewID(time.Now())
 	if policy.CheckName("name", run.outcome.ExecutionID) == nil {
 		req.Name = run.outcome.ExecutionID
 	}
@@ -51,10 +47,6 @@ func (run *execution) buildRequest() {
 	req.WorkDir, req.Mounts, req.Trees, req.Masks = files.WorkDir, files.Mounts, files.Trees, files.Masks
 	req.Network, req.Egress = "", run.egress()
 
-	run.record, run.final = run.box.Store().RecordDir(req.ID), req.Final
-	if run.final == "" {
-		run.final = filepath.Join(run.record, "final")
-	}
 	run.request = req
 }
 

@@ -36,7 +36,7 @@ func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, erro
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
 	started, run := time.Now(), t.h.newExecution(Job{Text: job.Spec, labels: job.Labels(roleProgram)})
 	event := func(kind trial.EventKind, text string) {
-		emit(trial.Event{Kind: kind, Run: run.request.ID, Role: roleProgram, Text: text})
+		emit(trial.Event{Kind: kind, Run: run.id, Role: roleProgram, Text: text})
 	}
 	run.job.Hooks.Waiting = func(why string) { event(trial.EventWaiting, why) }
 	run.job.Hooks.Started = func() { event(trial.EventStarted, "") }
