@@ -49,7 +49,7 @@ const keeperSocket = "pool.sock"
 
 // Messages between a runner and a keeper, each of which waits for the next one of the other. A
 // runner that asks for a container gets an answer with the files, says that it has them, and closes
-// the connection when its program has started.
+// the connection when the next one may be prepared.
 type (
 	keeperRequest struct {
 		Version int    `json:"version"`
@@ -351,7 +351,7 @@ func (k *keeper) give(ctx context.Context, conn *handover.Conn, request keeperRe
 		r.log.Debug("a waiting container was not passed on", logRun, w.id, logError, err)
 		return
 	}
-	// Until the program has started, the engine is for its run.
+	// Until then the machine is for the run.
 	defer context.AfterFunc(ctx, conn.Interrupt)()
 	_, _ = conn.Receive(&struct{}{}, time.Now().Add(cleanupBudget)) // the end of the connection
 }

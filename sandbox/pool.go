@@ -348,7 +348,7 @@ func (p *pool) next(key string, plan planned, limit time.Duration) (w *waiting, 
 	return nil, nil
 }
 
-// refill prepares containers in the background, behind a program that has just started.
+// refill prepares containers in the background.
 func (p *pool) refill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -606,7 +606,7 @@ func (r *Runner) Warm(ctx context.Context, req Request, n int) error {
 		return err
 	}
 	p.mu.Lock()
-	c := p.use(key, plan, programLimit(plan.spec.Job)+deadlineSlack)
+	c := p.use(key, plan, 2*programLimit(plan.spec.Job)+deadlineSlack) // the run may wait for its admission
 	p.mu.Unlock()
 	return p.settle(ctx, func() (bool, error) {
 		if c.failed != nil {

@@ -89,7 +89,8 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	}
 	defer a.releaseGPUs(ctx)
 	a.takeWaiting(ctx)
-	defer a.leaveKeeper()
+	next := sync.OnceFunc(a.prepareNext)
+	defer next()
 	defer a.releaseUID()
 	if err := a.leaseUID(ctx, a.deadline(deadlineSlack), r.pool.yield); err != nil {
 		return nil, err
@@ -112,12 +113,21 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	}
 	a.at("accepted")
 	r.finishBehind()
-	r.pool.refill()
-	a.leaveKeeper()
+	defer time.AfterFunc(nextDelay, next).Stop()
 	a.supervise(ctx) // 7 stream, 8 end
 	a.at("ended")
 	a.release()
 	return a.finish(ctx) // 9 collect, decide, write the result; 10 remove
+}
+
+// nextDelay is how long a program has the machine to itself before the pool prepares the next
+// container: most of the programs that run in a loop have ended by then.
+const nextDelay = 250 * time.Millisecond
+
+// prepareNext lets the pool, or the keeper's, prepare the next container.
+func (a *run) prepareNext() {
+	a.runner.pool.refill()
+	a.leaveKeeper()
 }
 
 // run is one run on its way from its plan to its result. Its methods are called by one
