@@ -157,6 +157,8 @@ type run struct {
 	container engine.Container
 	waited    bool
 	cold      string
+	// warmUp is [engine.Meta].Warm.
+	warmUp []string
 	// keeper is the conversation with the keeper of the pool; nil if there is none.
 	keeper *handover.Conn
 	// nameTaken says that the container of this run's name belongs to another run.
@@ -351,6 +353,7 @@ func (a *run) create(ctx context.Context, sources engine.Sources, until time.Tim
 			meta.Stat = append(meta.Stat, bind.Target)
 		}
 	}
+	meta.Warm = a.warmUp
 	a.container, err = a.runner.engine.Prepare(ctx, a.spec.Class, meta)
 	a.nameTaken = errors.Is(err, engine.ErrNameTaken)
 	switch {

@@ -73,6 +73,10 @@ type Meta struct {
 	// Witness, if not empty, is a file inside the container. Init opens it once before
 	// the container counts as prepared.
 	Witness string
+	// Warm, unless it is empty, is a command of the image that is run and has ended before the
+	// container counts as prepared, so that its files are in memory. Its output is discarded, and
+	// neither its end nor its failure has a meaning. A class with Preload needs none.
+	Warm []string
 }
 
 // Sources maps the roles of bind mounts to their sources.

@@ -50,7 +50,7 @@ func (e *adapter) prepare(ctx context.Context, set initSet, class spec.Class, me
 	}
 	c := newInstance(e, id, wire.NewNonce())
 	c.warnings, c.workDir, c.preloads = warnings, class.WorkDir, class.Preload.Fits()
-	if err := c.open(ctx, set, class); err != nil {
+	if err := c.open(ctx, set, class, meta.Warm); err != nil {
 		if c.line != nil {
 			c.line.cut()
 		}
@@ -229,10 +229,13 @@ func notStarted(err error) error {
 
 // open starts the container and waits until its init is ready. It attaches before the
 // start, because output is lost while nobody is attached.
-func (c *instance) open(ctx context.Context, set initSet, class spec.Class) error {
+func (c *instance) open(ctx context.Context, set initSet, class spec.Class, warm []string) error {
 	wait, waits, err := preload.Wait(class, oomScore)
 	if err != nil {
 		return err
+	}
+	if !waits && len(warm) > 0 {
+		wait, waits = wire.Wait{Args: warm, Dir: class.WorkDir, Patience: warmPatience, OOMScoreAdj: oomScore}, true
 	}
 	if c.line, err = c.engine.callInit(ctx, c.id); err != nil {
 		return err
@@ -260,7 +263,10 @@ func (c *instance) open(ctx context.Context, set initSet, class spec.Class) erro
 	return fmt.Errorf("%w: container %.12s: %w", engine.ErrProtocol, c.id, err)
 }
 
-// preload starts the waiting interpreter, and returns when it is ready or has failed.
+// warmPatience is how long a command may take that only has to bring files into memory.
+const warmPatience = 10 * time.Second
+
+// preload starts the waiting interpreter, and returns when it is ready or has failed, or has ended.
 func (c *instance) preload(ctx context.Context, wait wire.Wait) error {
 	frame, err := wait.Encode()
 	if err != nil {

@@ -312,11 +312,14 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 	c.mu.Unlock()
 	end := engine.End{
 		Reported: true, Complete: whole, Interrupted: interrupted, Restarted: restarted,
-		Abandoned: r.Abandoned, NotPreloaded: r.Waiter.WhyNot(), SoftAfter: r.SoftAfter, Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
+		Abandoned: r.Abandoned, SoftAfter: r.SoftAfter, Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
 		StartedAt: r.Started, FinishedAt: r.Finished, Duration: r.Wall,
 		Usage: engine.Usage{CPU: r.Usage.CPU, PeakMemory: r.Usage.PeakMemory, OOMKills: r.Usage.OOMKills, Source: r.Usage.Source},
 	}
 	end.OOMKilled = end.Usage.OOMKills > 0
+	if c.preloads {
+		end.NotPreloaded = r.Waiter.WhyNot()
+	}
 	switch r.Kind {
 	case wire.Exited:
 		end.ExitCode = r.Value

@@ -86,6 +86,31 @@ func testLook(t *testing.T, s *suite) {
 	require.NoError(t, ctx.Err(), "the end of its streams shows")
 }
 
+// testWarm checks that a command that ran before the job leaves nothing of itself but its files in
+// memory: no process, no output, and no processor time of the job. One that fails does no harm.
+func testWarm(t *testing.T, s *suite) {
+	e := s.connect(t)
+	for name, warm := range map[string][]string{
+		"runs":         {"python3", "-c", "print('warm'); import time; [time.thread_time() for _ in iter(lambda: time.thread_time() < 0.3, False)]"},
+		"fails":        {"python3", "-c", "raise SystemExit(3)"},
+		"is not there": {"no-such-command"},
+	} {
+		meta := s.meta(t)
+		meta.Warm = warm
+		c := s.must(t, e, s.class(), meta)
+		_, err := c.Look(t.Context())
+		require.NoError(t, err, name)
+		got := do(t, c, s.job(t, "nothing"), nil)
+		require.Zero(t, got.end.ExitCode, name)
+		require.Empty(t, got.stdout, name)
+		require.Empty(t, got.stderr, name)
+		require.Empty(t, got.end.NotPreloaded, name)
+		if !s.Scripted {
+			require.Less(t, got.end.Usage.CPU, 300*time.Millisecond, name)
+		}
+	}
+}
+
 func testSample(t *testing.T, s *suite) {
 	e, c := s.prepared(t)
 	s.begin(t, c, "spins")
