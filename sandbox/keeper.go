@@ -65,6 +65,7 @@ type (
 		Reason string        `json:"reason,omitempty"`
 		ID     string        `json:"id,omitempty"`
 		User   string        `json:"user,omitempty"`
+		Last   bool          `json:"last,omitempty"`
 		Passed engine.Passed `json:"passed,omitzero"`
 		// Of keeperStatus, and of keeperStop at the end.
 		Status KeeperStatus `json:"status,omitzero"`
@@ -131,7 +132,7 @@ func (a *run) askKeeper(ctx context.Context) (w *waiting, reason string) {
 // receive takes a container over from the keeper. From here on it is the one of this process.
 func (a *run) receive(ctx context.Context, answer keeperAnswer, files []*os.File) (_ *waiting, reason string) {
 	r := a.runner
-	w := &waiting{id: answer.ID, user: answer.User}
+	w := &waiting{id: answer.ID, user: answer.User, last: answer.Last}
 	if len(files) > 1 {
 		id, _, _ := strings.Cut(answer.User, ":")
 		n, _ := strconv.Atoi(id) // a keeper sends it
@@ -369,7 +370,7 @@ func (k *keeper) pass(conn *handover.Conn, w *waiting) error {
 	if w.lease != nil {
 		files = append(files, w.lease.File())
 	}
-	err = conn.Send(keeperAnswer{ID: w.id, User: w.user, Passed: passed}, files...)
+	err = conn.Send(keeperAnswer{ID: w.id, User: w.user, Last: w.last, Passed: passed}, files...)
 	err = errors.Join(err, file.Close())
 	if err == nil {
 		err = conn.Last(&keeperDone{}, time.Now().Add(keeperPatience))

@@ -125,6 +125,8 @@ type waiting struct {
 	// until is the deadline in its labels: its run must end before.
 	until  time.Time
 	memory int64
+	// last says that no other one of its class was waiting when it was taken.
+	last bool
 }
 
 // notPooled says why a run cannot have a container that has waited; empty if it can. A container
@@ -203,7 +205,7 @@ func (a *run) takeWaiting(ctx context.Context) {
 		return
 	}
 	a.spec.Job.RunID, a.request.ID = w.id, w.id
-	a.spec.Class.User, a.uid, a.container, a.waited = w.user, w.lease, w.container, true
+	a.spec.Class.User, a.uid, a.container, a.waited, a.reserve = w.user, w.lease, w.container, true, !w.last
 	a.log = a.runner.log.With(logRun, w.id, logContainer, w.container.Ref().ID)
 	a.log.Debug("took a container that was waiting")
 }
@@ -339,6 +341,7 @@ func (p *pool) next(key string, plan planned, limit time.Duration) (w *waiting, 
 	for n, w := range c.waiting {
 		if now.Sub(w.made) < p.bounds.Age && now.Add(limit).Before(w.until) {
 			c.waiting = slices.Delete(c.waiting, n, n+1)
+			w.last = len(c.waiting) == 0
 			return w, nil
 		}
 	}

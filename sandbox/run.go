@@ -113,7 +113,11 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	}
 	a.at("accepted")
 	r.finishBehind()
-	defer time.AfterFunc(nextDelay, next).Stop()
+	if a.reserve {
+		defer time.AfterFunc(nextDelay, next).Stop()
+	} else {
+		next()
+	}
 	a.supervise(ctx) // 7 stream, 8 end
 	a.at("ended")
 	a.release()
@@ -121,7 +125,8 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 }
 
 // nextDelay is how long a program has the machine to itself before the pool prepares the next
-// container: most of the programs that run in a loop have ended by then.
+// container: most of the programs that run in a loop have ended by then. It has none if the next run
+// would find no container.
 const nextDelay = 250 * time.Millisecond
 
 // prepareNext lets the pool, or the keeper's, prepare the next container.
@@ -157,6 +162,8 @@ type run struct {
 	container engine.Container
 	waited    bool
 	cold      string
+	// reserve says that another container of the class was waiting.
+	reserve bool
 	// warmUp is [engine.Meta].Warm.
 	warmUp []string
 	// keeper is the conversation with the keeper of the pool; nil if there is none.
