@@ -78,8 +78,8 @@ func TestLook(t *testing.T) {
 	for range 3 {
 		again, err := c.Look(c.ctx, c.stdin)
 		require.NoError(t, err)
-		require.Equal(t, first.Stats, again.Stats)
-		require.Equal(t, first.Mounts, again.Mounts)
+		require.Equal(t, first.Stats, again.Stats) // mounts of the machine may come and go
+		require.Equal(t, first.Interfaces, again.Interfaces)
 	}
 	c.begin(sh("echo hello"))
 	requireExit(t, c, c.end(), 0)
