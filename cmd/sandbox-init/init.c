@@ -510,6 +510,8 @@ static bool_t hand_over(void)
 		no_time_limits();
 	}
 	discard_waiter();
+	counters_before.n = 0;
+	put_counters(&counters_before, 15); /* what it used since it was asked is not the program's */
 	return 0;
 }
 
@@ -769,7 +771,8 @@ static void await_job(char **arguments)
 	bool_t answered = 0;
 
 	while (!have_job || waiter.state == STARTING) {
-		step(waiter.until);
+		if (!look) /* discard_waiter may have read one */
+			step(waiter.until);
 		if (look)
 			greet(arguments);
 		look = 0;

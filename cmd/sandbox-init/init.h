@@ -122,8 +122,6 @@ void waiter_read(void);
 void waiter_drain(void);
 void waiter_ask(const struct job *job);
 void waiter_fail(enum waiter_cause cause);
-void waiter_close(void);
-
 
 /* relay.c */
 struct pollfd;

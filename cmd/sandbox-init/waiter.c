@@ -1,5 +1,5 @@
 /* A process that waits for the job: an interpreter that has imported modules, and becomes the
- * program when its job arrives. It has the limits, the filters and the user of a program, but
+ * program when its job arrives. It has the filters and the user of a program, but
  * not its streams: stdout and stderr are discarded until init hands them over. It is not
  * trusted more than a program. */
 #include "init.h"
@@ -47,7 +47,7 @@ static void close_fd(int *fd)
 }
 
 /* waiter_close closes the line to the process. Its stdin stays open. */
-void waiter_close(void)
+static void waiter_close(void)
 {
 	close_fd(&waiter.line);
 	close_fd(&waiter.output);
@@ -80,11 +80,17 @@ static bool_t write_all(long fd, const void *p, u64 n)
 void waiter_start(struct job *job)
 {
 	int line[2] = {-1, -1}, output[2] = {-1, -1}, input[2] = {-1, -1};
-	long file = sys2(memfd_create, "", MFD_CLOEXEC), pid = -1;
+	long file = sys2(memfd_create, "", MFD_CLOEXEC), r = file, pid;
 
-	if (file >= 0 && write_all(file, job->file, job->file_size) && !sys4(socketpair, UNIX, SEQPACKET | O_CLOEXEC, 0, line) &&
-		!sys2(pipe2, output, O_CLOEXEC) && (!(job->flags & WITH_STDIN) || !sys2(pipe2, input, O_CLOEXEC)))
-		pid = sys5(clone, SIGCHLD, 0, 0, 0, 0);
+	if (r >= 0 && !write_all(file, job->file, job->file_size))
+		r = -ENOMEM;
+	if (r >= 0)
+		r = sys4(socketpair, UNIX, SEQPACKET | O_CLOEXEC, 0, line);
+	if (r >= 0)
+		r = sys2(pipe2, output, O_CLOEXEC);
+	if (r >= 0 && job->flags & WITH_STDIN)
+		r = sys2(pipe2, input, O_CLOEXEC);
+	pid = r < 0 ? r : sys5(clone, SIGCHLD, 0, 0, 0, 0);
 	if (!pid) {
 		struct waiter_fds fds = {line[1], (int)file, output[1]};
 		second_stage(job, line[1], input[0], &fds);
@@ -167,22 +173,22 @@ void waiter_ask(const struct job *job)
 	struct descriptors passed = {sizeof(u64) + 2 * sizeof(i32) + 3 * sizeof(i32), SOCKET_LEVEL, SCM_RIGHTS, {-1, 1, 2}};
 	struct message message = {.parts = &part, .part_count = 1, .control = &passed, .control_size = sizeof passed};
 	long text = sys2(memfd_create, "", MFD_CLOEXEC);
-	bool_t ok = text >= 0;
+	bool_t ok = text >= 0, there = 1;
 	u32 count = 0;
 
 	while (job->argv[count])
 		count++;
 	/* The bits above the clock's number are the process ID, inverted. */
 	waiter.used = clock((int)(~(u32)waiter.pid << 3 | CPU_CLOCK_OF_PROCESS));
-	for (u64 i = 0; i < job->limit_count; i++)
-		ok &= sys4(prlimit64, waiter.pid, job->limits[i].resource, &job->limits[i].soft, NULL) >= 0;
 	ok = ok && write_all(text, &count, sizeof count) && put_strings(text, job->argv) && put_strings(text, job->envp);
 	passed.fd[0] = (i32)text;
-	ok = ok && sys3(sendmsg, waiter.line, &message, 0) == 1;
+	for (u64 i = 0; ok && i < job->limit_count; i++)
+		there &= sys4(prlimit64, waiter.pid, job->limits[i].resource, &job->limits[i].soft, NULL) >= 0;
+	there = ok && there && sys3(sendmsg, waiter.line, &message, 0) == 1;
 	if (text >= 0)
 		sys1(close, text);
 	waiter.state = ASKED;
 	waiter.until = now() + MOST_ANSWER * SECOND;
-	if (!ok)
-		waiter_fail(NOT_HANDED);
+	if (!there)
+		waiter_fail(ok ? ENDED : NOT_HANDED);
 }

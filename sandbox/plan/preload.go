@@ -2,7 +2,9 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,7 +70,22 @@ func unfitRequest(req spec.Request) string {
 			return "the environment of the request sets " + name
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(req.Env)) {
+		if namesFileOfRun(req, req.Env[name]) {
+			return "variable " + name + " of the request names a file of the run"
+		}
+	}
 	return ""
+}
+
+// namesFileOfRun reports whether a variable may lead a library to a file of the run: some load code that
+// a variable names, such as OPENSSL_CONF. The interpreter waits in the working directory.
+func namesFileOfRun(req spec.Request, value string) bool {
+	names := []string{spec.WorkDir, spec.RepoDir, spec.HostDir, path.Base(spec.InputDir) + "/", path.Base(spec.FinalDir) + "/"}
+	if req.Script != "" {
+		names = append(names, filepath.Base(req.Script))
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(value, name) })
 }
 
 // splitPython returns the interpreter and its flags, or why it cannot wait.

@@ -42,6 +42,10 @@ func TestPreload(t *testing.T) {
 		"home of the run":   {script: "/a.py", change: func(r *spec.Request) { r.Env = map[string]string{"HOME": "/work/input"} }, unfit: "sets HOME"},
 		"path of the run":   {script: "/a.py", change: func(r *spec.Request) { r.Env = map[string]string{"PATH": "/work/input"} }, unfit: "sets PATH"},
 		"home, in a secret": {script: "/a.py", change: func(r *spec.Request) { r.Secrets = []spec.Secret{{Name: "HOME"}} }, unfit: "sets HOME"},
+		"code of the run":   {script: "/a.py", change: func(r *spec.Request) { r.Env = map[string]string{"OPENSSL_CONF": "/work/input/a.cnf"} }, unfit: "OPENSSL_CONF of the request names a file"},
+		"relative code":     {script: "/a.py", change: func(r *spec.Request) { r.Env = map[string]string{"A": "1", "GCONV_PATH": "./input/."} }, unfit: "GCONV_PATH of the request names a file"},
+		"its script":        {script: "/a.py", change: func(r *spec.Request) { r.Script, r.Env = "/a.py", map[string]string{"MATPLOTLIBRC": "a.py"} }, unfit: "MATPLOTLIBRC"},
+		"other directories": {script: "/a.py", change: func(r *spec.Request) { r.Env = map[string]string{"HF_HOME": "/tmp/hf", "URL": "https://a.example/x"} }, interpreter: []string{"python3"}},
 		"fake clock": {script: "/a.py", change: func(r *spec.Request) { r.FakeClock = &spec.FakeClock{Library: "/l", At: time.Unix(1, 0)} },
 			unfit: "clock"},
 	} {

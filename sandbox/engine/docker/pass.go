@@ -50,7 +50,11 @@ func (e *adapter) Receive(ctx context.Context, class spec.Class, passed engine.P
 	c.warnings, c.workDir, c.up = passed.Warnings, class.WorkDir, passed.Up
 	c.preloads, c.before = class.Preload.Fits(), passed.Before
 	c.line = e.converse(&conversation{hijacked: types.NewHijackedResponse(conn, ""), close: sync.OnceValue(conn.Close)})
-	if _, err := c.Look(ctx); err != nil {
+	ready, err := c.Look(ctx)
+	if err == nil && ready.Build != wire.BuildID() {
+		err = fmt.Errorf("%w: container %.12s has the init of another version", engine.ErrProtocol, c.id)
+	}
+	if err != nil {
 		c.line.cut()
 		return nil, err
 	}

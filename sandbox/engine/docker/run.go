@@ -317,7 +317,7 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 		Usage: engine.Usage{CPU: r.Usage.CPU, PeakMemory: r.Usage.PeakMemory, OOMKills: r.Usage.OOMKills, Source: r.Usage.Source},
 	}
 	end.OOMKilled = end.Usage.OOMKills > 0
-	if c.preloads {
+	if c.preloads || opened { // an opened container does not know its class
 		end.NotPreloaded = r.Waiter.WhyNot()
 	}
 	switch r.Kind {

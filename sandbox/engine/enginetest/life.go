@@ -86,6 +86,46 @@ func testLook(t *testing.T, s *suite) {
 	require.NoError(t, ctx.Err(), "the end of its streams shows")
 }
 
+// testPass checks that another process can take over a container that waits, and that the container
+// ends with the last copy of its connection.
+func testPass(t *testing.T, s *suite) {
+	e := s.connect(t)
+	from, ok := e.(engine.Passer)
+	if !ok {
+		t.Fatal("the engine is not a Passer; say so in Options.Without")
+	}
+	pass := func() (engine.Passed, *os.File, engine.Meta) {
+		meta := s.meta(t)
+		passed, connection, err := from.Pass(s.must(t, e, s.class(), meta))
+		require.NoError(t, err)
+		return passed, connection, meta
+	}
+	to := s.connect(t)
+	passed, connection, _ := pass()
+	c, err := to.(engine.Passer).Receive(t.Context(), s.class(), passed, connection)
+	require.NoError(t, err)
+	require.Equal(t, passed.ID, c.Ref().ID)
+	got := do(t, c, s.job(t, "prints"), nil)
+	require.True(t, got.end.Reported && got.end.Complete, "%+v", got.end)
+	require.True(t, strings.HasSuffix(got.stdout, "19\nend\n"), got.stdout)
+	require.NoError(t, c.Remove(t.Context()))
+
+	_, connection, meta := pass()
+	require.NoError(t, connection.Close())
+	soon(t, "it waits for a job that nobody can send", func() bool {
+		found := s.found(t, e, meta.Name)
+		return len(found) == 0 || found[0].Ended
+	})
+
+	passed, connection, _ = pass()
+	require.NoError(t, e.Remove(t.Context(), passed.ID))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = to.(engine.Passer).Receive(ctx, s.class(), passed, connection)
+	require.Error(t, err, "it was removed")
+	require.NoError(t, ctx.Err(), "the end of its streams shows")
+}
+
 // testWarm checks that a command that ran before the job leaves nothing of itself but its files in
 // memory: no process, no output, and no processor time of the job. One that fails does no harm.
 func testWarm(t *testing.T, s *suite) {

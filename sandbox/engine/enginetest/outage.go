@@ -44,10 +44,10 @@ func testOrphan(t *testing.T, s *suite) {
 		waits(t, class)
 	})
 	// takeOver waits for the end of a job that another process started.
-	takeOver := func(t *testing.T, job spec.Job, signals ...engine.Signal) (engine.End, string) {
+	takeOverOf := func(t *testing.T, class spec.Class, job spec.Job, signals ...engine.Signal) (engine.End, string) {
 		t.Helper()
 		var stdout recorder
-		c, err := e.Open(t.Context(), s.orphan(t, s.class(), s.meta(t), &job), engine.Streams{Stdout: &stdout})
+		c, err := e.Open(t.Context(), s.orphan(t, class, s.meta(t), &job), engine.Streams{Stdout: &stdout})
 		require.NoError(t, err)
 		for _, how := range signals {
 			require.NoError(t, c.Signal(t.Context(), how))
@@ -56,6 +56,23 @@ func testOrphan(t *testing.T, s *suite) {
 		require.True(t, end.Reported && end.Complete, "%+v", end)
 		require.NoError(t, c.Remove(t.Context()))
 		return end, stdout.String()
+	}
+	takeOver := func(t *testing.T, job spec.Job, signals ...engine.Signal) (engine.End, string) {
+		t.Helper()
+		return takeOverOf(t, s.class(), job, signals...)
+	}
+	for name, modules := range map[string][]string{"": {"json"}, missingModule: {missingModule}} {
+		t.Run("that preloads "+modules[0], func(t *testing.T) {
+			class, job := s.class(), s.job(t, "prints")
+			preloads(modules...)(&class)
+			job.Env = []string{"OF_JOB=1"}
+			end, _ := takeOverOf(t, class, job)
+			if name == "" {
+				require.Empty(t, end.NotPreloaded)
+			} else {
+				require.Contains(t, end.NotPreloaded, name)
+			}
+		})
 	}
 	t.Run("that runs", func(t *testing.T) {
 		_, stdout := takeOver(t, s.job(t, "prints"))

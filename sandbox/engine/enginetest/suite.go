@@ -63,7 +63,7 @@ func Run(t *testing.T, options Options) {
 		s.programs(t)
 		for _, group := range []group{
 			{"ready", testReady}, {"names", testNames}, {"sources", testSources}, {"masks", testMasks}, {"directory", testDirectoryThatIsGone},
-			{"images", testImages}, {"removal", testRemoval}, {"look", testLook}, {"warm", testWarm}, {"canceled", testCanceled}, {"many", testMany}, {"sample", testSample},
+			{"images", testImages}, {"removal", testRemoval}, {"look", testLook}, {"pass", testPass}, {"warm", testWarm}, {"canceled", testCanceled}, {"many", testMany}, {"sample", testSample},
 			{"disconnect", testDisconnect}, {"waiting", testWaiting}, {"signals", testSignals}, {"writers", testWriters},
 			{"stuck stdin", testStuckStdin}, {"unasked stdin", testUnaskedStdin}, {"release", testRelease}, {"open", testOpen}, {"staging", testStaging},
 			{"list", testList}, {"foreign", testForeign}, {"relay", testRelay}, {"close", testClose}, {"attacks", testAttacks},

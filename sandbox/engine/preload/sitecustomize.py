@@ -35,11 +35,7 @@ def hide(path):
     sys.path_importer_cache.pop(path, None)
     zipimport._zip_directory_cache.pop(path, None)
     del sys.modules[__name__]
-    others = os.environ["PYTHONPATH"][len(path) + 1:]
-    if others:
-        os.environ["PYTHONPATH"] = others
-    else:
-        del os.environ["PYTHONPATH"]
+    del os.environ["PYTHONPATH"]
 
 
 def import_next():
@@ -192,13 +188,17 @@ def environment(before, env):
 
 
 def check_shadows(directory, modules):
-    """Refuses a program beside which is a file that it would import instead of a module that
-    is imported already."""
+    """Refuses a program beside which is a file or directory that it would import instead of a
+    module that is imported already."""
+    import _imp
+
+    suffixes = (".py", ".pyc", *_imp.extension_suffixes())
     try:
-        names = os.listdir(directory)
+        with os.scandir(directory) as entries:
+            names = {entry.name if entry.is_dir() else entry.name.split(".")[0] for entry in entries if entry.is_dir() or entry.name.endswith(suffixes)}
     except OSError:
         return
-    for name in sorted({name.split(".")[0] for name in names} & modules):
+    for name in sorted(names & modules):
         raise Refusal("the program has a module %s of its own" % name)
 
 
@@ -212,7 +212,7 @@ def command(args, modules):
         kind, argv, directory = 2, args, os.getcwdb()
         text = args[0]
         if not text.startswith(b"/"):
-            text = directory + b"/" + (text[2:] if text.startswith(b"./") else text)
+            text = directory + b"/" + text
     directory = os.getcwd()
     if kind == 2:
         import zipimport
@@ -286,8 +286,10 @@ def main():
         become()
     except BaseException as error:
         reason = str(error) if isinstance(error, Refusal) else "%s: %s" % (type(error).__name__, error)
-        say(REFUSES, reason)
-        os._exit(1)
+        try:
+            say(REFUSES, reason)
+        finally:
+            os._exit(1)  # Python must not go on
     return is_there
 
 

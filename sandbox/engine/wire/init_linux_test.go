@@ -28,9 +28,9 @@ const programUID = 64640
 const patience = 2 * time.Minute
 
 // launchScript sets up PID 1 of a new namespace as in a container: /proc is that of the
-// namespace, the program's user owns the streams, as with runc, and root's privileges are
-// dropped.
-const launchScript = `mount --make-rprivate / && mount -t proc proc /proc &&
+// namespace, the counters of the machine's cgroup cannot be seen, the program's user owns the
+// streams, as with runc, and root's privileges are dropped.
+const launchScript = `mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs tmpfs /sys/fs/cgroup &&
 	chown %[1]s /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 && exec %[2]s setpriv \
 	--reuid %[1]s --regid %[1]s --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs "$@"`
 

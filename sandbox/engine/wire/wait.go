@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -106,7 +107,7 @@ func (w *Waiter) WhyNot() string {
 	}
 	switch w.cause {
 	case waiterSaidNo:
-		return clean(w.reason)
+		return cmp.Or(clean(w.reason), "it refused without a reason")
 	case waiterEnded:
 		if signal := w.value & 0x7f; signal != 0 {
 			return fmt.Sprintf("it was killed by signal %d", signal)
