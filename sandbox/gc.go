@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,10 +141,13 @@ func (r *Runner) look(c engine.Found) recordedRun {
 }
 
 // ownedBy returns the labels of a container with the present owner of its run: another process
-// may have adopted it.
+// may have adopted it, or may have got it from the one that kept it waiting.
 func (run recordedRun) ownedBy(c engine.Found) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, c.Labels)
+	if errors.Is(run.err, record.ErrNoRecord) {
+		labels[spec.LabelOwner] = cmp.Or(run.store.PoolOwner(c.Labels[spec.LabelRun]), labels[spec.LabelOwner])
+	}
 	other := run.note.Ref.ID != "" && c.ID != run.note.Ref.ID && c.Labels[spec.LabelPart] == ""
 	if run.err == nil && run.note.Owner != "" && !other {
 		labels[spec.LabelOwner] = run.note.Owner

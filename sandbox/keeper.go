@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/handover"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -52,16 +54,20 @@ const keeperSocket = "pool.sock"
 // the connection when the next one may be prepared.
 type (
 	keeperRequest struct {
-		Version int    `json:"version"`
-		Do      string `json:"do"`
-		// Of keeperTake.
-		Spec   spec.Spec     `json:"spec"`
-		Engine string        `json:"engine"`
-		UIDs   string        `json:"uids"`
-		Limit  time.Duration `json:"limit"`
+		Do string `json:"do"`
+		// Of keeperTake. Version and Class, the hash of the class, differ if the other side is of
+		// another version that may mean something else.
+		Version string        `json:"version"`
+		Class   string        `json:"class"`
+		Spec    spec.Spec     `json:"spec"`
+		Engine  string        `json:"engine"`
+		UIDs    string        `json:"uids"`
+		Limit   time.Duration `json:"limit"`
+		// More is what [Hooks].More says; absent if nobody knows.
+		More *int `json:"more,omitempty"`
 	}
 	keeperAnswer struct {
-		// Reason is why there is no container.
+		// Reason is why there is no container, or why something else was not done.
 		Reason string        `json:"reason,omitempty"`
 		ID     string        `json:"id,omitempty"`
 		User   string        `json:"user,omitempty"`
@@ -74,11 +80,15 @@ type (
 )
 
 const (
-	keeperVersion = 1
-	keeperTake    = "take"
-	keeperStatus  = "status"
-	keeperStop    = "stop"
+	keeperTake   = "take"
+	keeperStatus = "status"
+	keeperStop   = "stop"
+	// keeperYield removes a container that waits, because a run needs its user ID.
+	keeperYield = "yield"
 )
+
+// keeperVersion is that of the messages of [keeperTake], and of the init that gets the job.
+func keeperVersion() string { return "1 " + wire.BuildID() }
 
 // KeeperStatus says what a keeper has.
 type KeeperStatus struct {
@@ -90,19 +100,23 @@ type KeeperStatus struct {
 	PoolStatus
 }
 
-// keeperPatience is how long the other side may take for a message. A keeper looks at a container
-// before it answers.
-const keeperPatience = 2 * lookPatience
+const (
+	// keeperPatience is how long the other side may take for a message. A keeper may wait for a
+	// container, and looks at it, before it answers.
+	keeperPatience = soonPatience + 2*lookPatience
+	// soonPatience is how long a keeper waits for a container that is being prepared.
+	soonPatience = 2 * time.Second
+)
 
 // askKeeper asks the keeper for a container that waits for a run like this one. The reason says why
 // there is none; it is empty without a keeper.
 func (a *run) askKeeper(ctx context.Context) (w *waiting, reason string) {
-	conn, err := handover.Dial(filepath.Join(a.runner.store.Dir(), keeperSocket))
-	if err != nil {
-		if !errors.Is(err, handover.ErrNobody) {
-			return nil, err.Error()
-		}
+	conn, err := dialKeeper(a.runner.store)
+	switch {
+	case errors.Is(err, ErrNoKeeper):
 		return nil, ""
+	case err != nil:
+		return nil, err.Error()
 	}
 	a.keeper = conn
 	if why := a.runner.notPooled(a.planned); why != "" {
@@ -110,8 +124,12 @@ func (a *run) askKeeper(ctx context.Context) (w *waiting, reason string) {
 	}
 	plan := a.spec
 	plan.Job = waitingJob(plan.Job)
-	err = conn.Send(keeperRequest{Version: keeperVersion, Do: keeperTake, Spec: plan, Engine: a.info.ID,
-		UIDs: a.runner.users.pool(a.info).String(), Limit: a.limit() + deadlineSlack})
+	request := keeperRequest{Do: keeperTake, Version: keeperVersion(), Class: engine.ClassHash(plan.Class), Spec: plan,
+		Engine: a.info.ID, UIDs: a.runner.users.pool(a.info).String(), Limit: a.limit() + deadlineSlack}
+	if a.more != nil {
+		request.More = new(a.more())
+	}
+	err = conn.Send(request)
 	var answer keeperAnswer
 	var files []*os.File
 	if err == nil {
@@ -124,9 +142,23 @@ func (a *run) askKeeper(ctx context.Context) (w *waiting, reason string) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
+		a.leaveKeeper()
 		return nil, "the keeper of the pool did not answer: " + err.Error()
 	}
 	return nil, answer.Reason
+}
+
+// yield frees the user ID of a container that waits, in the pool of this runner or of the keeper. It is
+// false if none waits.
+func (a *run) yield() bool {
+	if a.runner.pool.yield() {
+		return true
+	}
+	if a.keeper == nil {
+		return false
+	}
+	_, err := askKeeper(a.runner.store, keeperYield, cleanupBudget)
+	return err == nil
 }
 
 // receive takes a container over from the keeper. From here on it is the one of this process.
@@ -174,7 +206,10 @@ func (r *Runner) discardPassed(id, containerID string, lease *uid.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
 	defer cancel()
 	err := r.engine.Remove(ctx, containerID)
-	if err = errors.Join(err, giveBackUID(lease, err == nil), r.store.Unreserve(id)); err != nil {
+	if err == nil {
+		err = r.store.Unreserve(id)
+	} // else its directory leads the next run to it
+	if err = errors.Join(err, giveBackUID(lease, err == nil)); err != nil {
 		r.log.Warn("a waiting container was left behind", logRun, id, logError, err)
 	}
 }
@@ -187,21 +222,31 @@ func (a *run) leaveKeeper() {
 	}
 }
 
-// KeepPool keeps the pool of this runner for the runners of other processes that have the same state
-// directory, until ctx ends, another process calls [Runner.StopKeeper], or no run asked for a
-// container for as long as idle. ready is called once the keeper can be found. If another process
-// keeps the pool, the error is [ErrKept].
-func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func()) (err error) {
-	if r.pool.bounds.Size == 0 {
-		return errors.New("sandbox: the runner has no pool; use WithPool")
-	}
+// Keepable is an error if no process can keep a pool for runners like this one.
+func (r *Runner) Keepable(ctx context.Context) error {
 	info, err := r.facts.get(ctx, r.engine)
 	if err != nil {
 		return err
 	}
-	passer, ok := r.engine.(engine.Passer)
-	if !ok || !info.Local {
+	if _, ok := r.engine.(engine.Passer); !ok || !info.Local {
 		return fmt.Errorf("a pool needs an engine on this machine, behind a Unix socket: the one at %s is not", info.Address)
+	}
+	return handover.CheckPath(filepath.Join(r.store.Dir(), keeperSocket))
+}
+
+// KeepPool keeps the pool of this runner for the runners of other processes that have the same state
+// directory, until ctx ends, another process calls [StopKeeper], or no run asked for a container for as
+// long as idle; 0 means [DefaultPoolAge]. ready is called once the keeper can be found. If another
+// process keeps the pool, the error is [ErrKept].
+func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func()) (err error) {
+	switch {
+	case r.pool.bounds.Size == 0:
+		return errors.New("sandbox: the runner has no pool; use WithPool")
+	case idle < 0:
+		return &policy.FieldError{Field: "pool.idle", Rule: "is negative"}
+	}
+	if err := r.Keepable(ctx); err != nil {
+		return err
 	}
 	if err := r.store.Prepare(); err != nil {
 		return err
@@ -222,7 +267,7 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	k := &keeper{runner: r, engine: passer, idle: idle, stop: stop, last: time.Now()}
+	k := &keeper{runner: r, idle: cmp.Or(idle, DefaultPoolAge), stop: stop, last: time.Now(), over: make(chan struct{})}
 	defer func() {
 		stop()
 		err = errors.Join(err, listener.Close()) // also deletes the socket
@@ -231,7 +276,6 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 		close(k.over)
 		k.stops.Wait()
 	}()
-	k.over = make(chan struct{})
 	closing := context.AfterFunc(ctx, func() { _ = listener.SetDeadline(time.Unix(1, 0)) }) // ends Accept
 	defer closing()
 	go k.watch(ctx, listener)
@@ -240,8 +284,11 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 		conn, err := listener.Accept()
 		switch {
 		case ctx.Err() != nil:
+			if err == nil {
+				_ = conn.Close() // nothing was said yet
+			}
 			return nil
-		case errors.Is(err, net.ErrClosed), err != nil:
+		case err != nil:
 			return fmt.Errorf("the keeper of the pool cannot be asked any more: %w", err)
 		}
 		k.talks.Go(func() { k.serve(ctx, conn) })
@@ -251,7 +298,6 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 // keeper is one call of [Runner.KeepPool].
 type keeper struct {
 	runner *Runner
-	engine engine.Passer
 	idle   time.Duration
 	stop   context.CancelFunc
 	// talks are the conversations in progress, stops those that wait for the end. over is closed
@@ -296,14 +342,18 @@ func (k *keeper) serve(ctx context.Context, conn *handover.Conn) {
 		k.runner.log.Debug("a request to the keeper could not be read", logError, err)
 		return
 	}
-	switch {
-	case request.Version != keeperVersion:
-		_ = conn.Send(keeperAnswer{Reason: "another version of sandbox keeps the pool; restart it with: sandbox pool stop, sandbox pool start"})
-	case request.Do == keeperTake:
+	switch request.Do {
+	case keeperTake:
 		k.give(ctx, conn, request)
-	case request.Do == keeperStatus:
+	case keeperYield:
+		answer := keeperAnswer{}
+		if !k.runner.pool.yield() {
+			answer.Reason = errNoneWaits
+		}
+		_ = conn.Send(answer)
+	case keeperStatus:
 		_ = conn.Send(keeperAnswer{Status: k.status()})
-	case request.Do == keeperStop:
+	case keeperStop:
 		status := k.status()
 		stays = true
 		k.stops.Go(func() {
@@ -329,6 +379,8 @@ func (k *keeper) give(ctx context.Context, conn *handover.Conn, request keeperRe
 	switch {
 	case err != nil:
 		reason = err.Error()
+	case request.Version != keeperVersion(), request.Class != engine.ClassHash(request.Spec.Class):
+		reason = "another version of sandbox keeps the pool; restart it with: sandbox pool stop, sandbox pool start"
 	case request.Engine != info.ID:
 		reason = "the pool is kept for another engine"
 	case request.UIDs != r.users.pool(info).String():
@@ -339,13 +391,16 @@ func (k *keeper) give(ctx context.Context, conn *handover.Conn, request keeperRe
 		return
 	}
 	plan := planned{spec: request.Spec, info: info}
+	if request.More != nil {
+		plan.more = func() int { return *request.More }
+	}
 	key, err := poolKey(plan)
 	if err != nil {
 		_ = conn.Send(keeperAnswer{Reason: err.Error()})
 		return
 	}
 	defer r.pool.refill()
-	w := r.pool.take(ctx, key, plan, request.Limit)
+	w := r.pool.take(ctx, soonPatience, key, plan, request.Limit)
 	if w == nil {
 		_ = conn.Send(keeperAnswer{Reason: errNoneWaits})
 	} else if err := k.pass(conn, w); err != nil {
@@ -361,7 +416,7 @@ func (k *keeper) give(ctx context.Context, conn *handover.Conn, request keeperRe
 // it. After an error the container is removed.
 func (k *keeper) pass(conn *handover.Conn, w *waiting) error {
 	r := k.runner
-	passed, file, err := k.engine.Pass(w.container)
+	passed, file, err := r.engine.(engine.Passer).Pass(w.container)
 	if err != nil {
 		r.pool.discard(w)
 		return errors.Join(err, conn.Send(keeperAnswer{Reason: errNoneWaits}))
@@ -397,18 +452,15 @@ func StopKeeper(store *record.Store) (KeeperStatus, error) {
 }
 
 func askKeeper(store *record.Store, do string, patience time.Duration) (KeeperStatus, error) {
-	conn, err := handover.Dial(filepath.Join(store.Dir(), keeperSocket))
-	if errors.Is(err, handover.ErrNobody) {
-		return KeeperStatus{}, ErrNoKeeper
-	}
+	conn, err := dialKeeper(store)
 	if err != nil {
 		return KeeperStatus{}, err
 	}
 	var answer keeperAnswer
-	if err = conn.Send(keeperRequest{Version: keeperVersion, Do: do}); err == nil {
+	if err = conn.Send(keeperRequest{Do: do}); err == nil {
 		_, err = conn.Receive(&answer, time.Now().Add(patience))
 	}
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		err = ErrNoKeeper // it has just ended
 	}
 	if err == nil && answer.Reason != "" {
@@ -417,8 +469,15 @@ func askKeeper(store *record.Store, do string, patience time.Duration) (KeeperSt
 	return answer.Status, errors.Join(err, conn.Close())
 }
 
-// DefaultPoolIdle is after how long without a run a keeper ends by default.
-const DefaultPoolIdle = DefaultPoolAge
-
-// KeepFor is the idle time of a keeper: a given one, or the default.
-func KeepFor(idle time.Duration) time.Duration { return cmp.Or(idle, DefaultPoolIdle) }
+// dialKeeper connects to the keeper of a state directory. In a directory that another user may change,
+// that user may be the one who listens.
+func dialKeeper(store *record.Store) (*handover.Conn, error) {
+	if err := store.Trusted(); err != nil {
+		return nil, err
+	}
+	conn, err := handover.Dial(filepath.Join(store.Dir(), keeperSocket))
+	if errors.Is(err, handover.ErrNobody) {
+		return nil, ErrNoKeeper
+	}
+	return conn, err
+}

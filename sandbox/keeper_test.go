@@ -30,10 +30,10 @@ type kept struct {
 const keepFor = time.Hour
 
 // keepPool starts a keeper, whose end the test checks.
-func keepPool(t *testing.T, fake *enginetest.Fake, idle time.Duration) *kept {
+func keepPool(t *testing.T, fake *enginetest.Fake, idle time.Duration, opts ...Option) *kept {
 	t.Helper()
-	k := &kept{fake: fake, keeper: newFakeRunner(t, fake, WithPool(Pool{Size: 2})), ended: make(chan error, 1)}
-	k.runner = newFakeRunner(t, fake, WithStateDir(k.keeper.Store().Dir()), WithKeeper())
+	k := &kept{fake: fake, keeper: newFakeRunner(t, fake, append(opts, WithPool(Pool{Size: 2}))...), ended: make(chan error, 1)}
+	k.runner = newFakeRunner(t, fake, append(opts, WithStateDir(k.keeper.Store().Dir()), WithKeeper())...)
 	k.runner.users.dir = k.keeper.users.dir
 	ready := make(chan struct{})
 	go func() {
@@ -148,7 +148,12 @@ func TestKeeperOfManyCallers(t *testing.T) {
 // TestKeeperTakesBackWhatNobodyTook ends the conversation at each of its steps.
 func TestKeeperTakesBackWhatNobodyTook(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, conn *handover.Conn, r *Runner){
-		"after the request": func(*testing.T, *handover.Conn, *Runner) {},
+		"after the request": func(t *testing.T, _ *handover.Conn, r *Runner) {
+			require.Eventually(t, func() bool {
+				status, err := Keeper(r.Store())
+				return err == nil && status.Taken == 1
+			}, time.Minute, time.Millisecond)
+		},
 		"after the answer": func(t *testing.T, conn *handover.Conn, _ *Runner) {
 			var answer keeperAnswer
 			files, err := conn.Receive(&answer, time.Time{})
@@ -189,8 +194,8 @@ func (k *kept) request(t *testing.T) keeperRequest {
 	t.Helper()
 	plan, err := k.runner.plan(t.Context(), job("true"))
 	require.NoError(t, err)
-	return keeperRequest{Version: keeperVersion, Do: keeperTake, Spec: plan.spec, Engine: plan.info.ID,
-		UIDs: k.runner.users.pool(plan.info).String(), Limit: time.Minute}
+	return keeperRequest{Do: keeperTake, Version: keeperVersion(), Class: engine.ClassHash(plan.spec.Class), Spec: plan.spec,
+		Engine: plan.info.ID, UIDs: k.runner.users.pool(plan.info).String(), Limit: time.Minute}
 }
 
 func TestKeeperRefusals(t *testing.T) {
@@ -199,11 +204,12 @@ func TestKeeperRefusals(t *testing.T) {
 		change func(r *keeperRequest)
 		want   string
 	}{
-		"version": {func(r *keeperRequest) { r.Version = 99 }, "another version of sandbox keeps the pool"},
-		"engine":  {func(r *keeperRequest) { r.Engine = "another" }, "another engine"},
-		"uids":    {func(r *keeperRequest) { r.UIDs = "1-2" }, "another uid_range"},
-		"class":   {func(*keeperRequest) {}, errNoneWaits},
-		"input":   {func(r *keeperRequest) { r.Spec.Job.Input = "/gone/away" }, "no such file or directory"},
+		"version":                               {func(r *keeperRequest) { r.Version = "99" }, "another version of sandbox keeps the pool"},
+		"a part of the class that is not known": {func(r *keeperRequest) { r.Class = "other" }, "another version of sandbox keeps the pool"},
+		"engine":                                {func(r *keeperRequest) { r.Engine = "another" }, "another engine"},
+		"uids":                                  {func(r *keeperRequest) { r.UIDs = "1-2" }, "another uid_range"},
+		"none":                                  {func(*keeperRequest) {}, errNoneWaits},
+		"input":                                 {func(r *keeperRequest) { r.Spec.Job.Input = "/gone/away" }, "no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := k.request(t)
@@ -231,6 +237,37 @@ func TestKeeperRefusals(t *testing.T) {
 	require.ErrorIs(t, other.KeepPool(t.Context(), keepFor, func() {}), ErrKept)
 	k.stop(t)
 	require.ErrorContains(t, k.runner.KeepPool(t.Context(), keepFor, func() {}), "has no pool")
+	require.ErrorContains(t, k.keeper.KeepPool(t.Context(), -1, func() {}), "negative")
+}
+
+// TestKeeperOfAnotherUser: who may change the state directory may listen there, and would get the job
+// and its secrets.
+func TestKeeperOfAnotherUser(t *testing.T) {
+	k := keepPool(t, enginetest.NewFake(nil), keepFor)
+	_, err := k.runner.Run(t.Context(), job("true"))
+	require.NoError(t, err)
+	k.await(t, 2)
+	dir := k.keeper.Store().Dir()
+	require.NoError(t, os.Chmod(dir, 0o777))
+	_, err = k.runner.Run(t.Context(), job("true"))
+	require.ErrorContains(t, err, "other users may change")
+	_, err = Keeper(k.keeper.Store())
+	require.ErrorContains(t, err, "other users may change")
+	require.NoError(t, os.Chmod(dir, 0o700))
+	require.Zero(t, k.stop(t).Taken, "nobody asked the keeper")
+}
+
+// TestKeeperYieldsUserIDs: a run that finds no user ID gets that of a container that waits.
+func TestKeeperYieldsUserIDs(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	k := keepPool(t, fake, keepFor, WithUIDs("1900000000-1900000001"))
+	for _, image := range []string{"debian", "debian", "alpine"} {
+		res, err := k.runner.Run(t.Context(), Request{Image: image, Command: []string{"true"}})
+		require.NoError(t, err)
+		require.Zero(t, res.ExitCode)
+		k.await(t, 1)
+	}
+	k.stop(t)
 }
 
 func TestKeeperOfAnEngineElsewhere(t *testing.T) {

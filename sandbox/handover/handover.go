@@ -37,11 +37,19 @@ type Listener struct {
 	id   os.FileInfo
 }
 
+// CheckPath is an error if a path is too long for a socket.
+func CheckPath(path string) error {
+	if len(path) > maxPath {
+		return fmt.Errorf("the path of socket %q is longer than %d bytes: choose a shorter state directory", path, maxPath)
+	}
+	return nil
+}
+
 // Listen makes a socket that only this user can connect to. It replaces one that is there: the caller
 // has made sure that nobody listens at it.
 func Listen(path string) (*Listener, error) {
-	if len(path) > maxPath {
-		return nil, fmt.Errorf("the path of socket %q is longer than %d bytes: choose a shorter state directory", path, maxPath)
+	if err := CheckPath(path); err != nil {
+		return nil, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("socket %q cannot be replaced: %w", path, fsx.Cause(err))
@@ -50,6 +58,7 @@ func Listen(path string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening at socket %q: %w", path, err)
 	}
+	l.SetUnlinkOnClose(false) // by then the path may have the socket of another listener
 	info, err := os.Lstat(path)
 	if err == nil {
 		err = os.Chmod(path, 0o600)
@@ -66,13 +75,27 @@ func (l *Listener) IsThere() bool {
 	return err == nil && os.SameFile(info, l.id)
 }
 
-// Accept waits for a connection.
-func (l *Listener) Accept() (*Conn, error) {
-	conn, err := l.AcceptUnix()
-	if err != nil {
-		return nil, err
+// Close ends the listener, and deletes its socket.
+func (l *Listener) Close() error {
+	var err error
+	if l.IsThere() {
+		err = os.Remove(l.path)
 	}
-	return &Conn{conn}, nil
+	return errors.Join(err, l.UnixListener.Close())
+}
+
+// Accept waits for a connection of a process of the same user.
+func (l *Listener) Accept() (*Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if isOwn(conn) {
+			return &Conn{conn}, nil
+		}
+		_ = conn.Close() // the socket was open to others before it got its mode
+	}
 }
 
 // Conn is a connection between two processes. Each direction may be used by one goroutine.
@@ -82,7 +105,8 @@ type Conn struct{ conn *net.UnixConn }
 func Dial(path string) (*Conn, error) {
 	conn, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
 	switch {
-	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EINVAL):
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EINVAL),
+		errors.Is(err, syscall.EPROTONOSUPPORT): // macOS has no such sockets
 		return nil, fmt.Errorf("socket %q: %w", path, ErrNobody)
 	case err != nil:
 		return nil, fmt.Errorf("connecting to socket %q: %w", path, err)
@@ -159,8 +183,8 @@ func (c *Conn) Last(into any, deadline time.Time) error {
 	return err
 }
 
-// Interrupt ends a Receive in progress.
-func (c *Conn) Interrupt() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) } // a closed one has none
+// Interrupt ends a Receive in progress, and all that follow.
+func (c *Conn) Interrupt() { _ = c.conn.CloseRead() } // it may be closed
 
 // received returns the files of a message.
 func received(rights []byte) (files []*os.File, err error) {

@@ -90,6 +90,19 @@ func TestLast(t *testing.T) {
 	require.Equal(t, "in time", got)
 }
 
+// TestListenerOfAPathThatAnotherHas: its end leaves the socket of the other one.
+func TestListenerOfAPathThatAnotherHas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	first, err := handover.Listen(path)
+	require.NoError(t, err)
+	second, err := handover.Listen(path)
+	require.NoError(t, err)
+	require.NoError(t, first.Close())
+	require.True(t, second.IsThere())
+	require.NoError(t, second.Close())
+	require.NoFileExists(t, path)
+}
+
 func TestListenerThatNobodyFinds(t *testing.T) {
 	listener, _, _ := pair(t)
 	require.True(t, listener.IsThere())

@@ -289,7 +289,7 @@ func (a *App) fieldHint(field string) string {
 // Commands in a hint, up to where their global flags belong.
 var (
 	ourCommand = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|doctor|config|gate|replay)\b`)
+		return regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|pool|doctor|config|gate|replay)\b`)
 	})
 	dockerCommand = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)

@@ -75,6 +75,7 @@ func TestRepeatFlags(t *testing.T) {
 	for hint, want := range map[string]string{
 		"compare with: sandbox image verify debian": "compare with: sandbox " + host + " --lock 'other $1.lock' image verify debian",
 		"or docker pull python; docker context ls":  "or docker " + host + " pull python; docker context ls",
+		"start one with: sandbox pool start":        "start one with: sandbox " + host + " --lock 'other $1.lock' pool start",
 		"run 'sandbox run --help'":                  "run 'sandbox run --help'",
 		"add yourself to the docker group":          "add yourself to the docker group",
 	} {

@@ -37,7 +37,7 @@ func (a *App) StartPool(ctx context.Context, store *record.Store, wait bool) err
 		return err
 	}
 	logFile := filepath.Join(store.Dir(), poolLog)
-	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|fsx.OpenFlags, 0o600)
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND|fsx.OpenFlags, 0o600)
 	if err != nil {
 		return record.StateError(logFile, "cannot be written", err)
 	}
@@ -47,7 +47,10 @@ func (a *App) StartPool(ctx context.Context, store *record.Store, wait bool) err
 	behind.Stderr = log
 	behind.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if !wait {
-		return errors.Join(behind.Start(), behind.Process.Release())
+		if err := behind.Start(); err != nil {
+			return fmt.Errorf("starting the pool: %w", err)
+		}
+		return behind.Process.Release()
 	}
 	ready, readyIn, err := os.Pipe()
 	if err != nil {

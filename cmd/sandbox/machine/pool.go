@@ -73,12 +73,14 @@ func keepPool(ctx context.Context, a *cli.App, s settings.Settings) (err error) 
 	if size == 0 {
 		size = poolSize
 	}
-	runner, err := s.Runner(a.Logger(), sandbox.WithPool(sandbox.Pool{Size: size, Memory: int64(s.PoolMemory)}))
+	// Containers wait as long as the pool: one that has nothing to give is of no use.
+	bounds := sandbox.Pool{Size: size, Memory: int64(s.PoolMemory), Age: max(sandbox.DefaultPoolAge, s.PoolIdle)}
+	runner, err := s.Runner(a.Logger(), sandbox.WithPool(bounds))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, runner.Close()) }()
-	return hintedPool(runner.KeepPool(ctx, sandbox.KeepFor(s.PoolIdle), func() {
+	return hintedPool(runner.KeepPool(ctx, s.PoolIdle, func() {
 		_ = a.Print("the pool is ready: process %d\n", os.Getpid()) // a reader that has gone does not end it
 	}))
 }

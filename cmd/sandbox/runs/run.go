@@ -120,10 +120,8 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	if res == nil {
 		return runErr
 	}
-	if s.PoolSize > 0 && res.Pool == nil { // nobody keeps one yet
-		if err := a.StartPool(ctx, x.Box.Store(), false); err != nil {
-			a.Warn("no pool could be started: %v", err)
-		}
+	if s.PoolSize > 0 && res.Pool == nil { // nobody kept one when it started
+		defer ensurePool(ctx, a, x.Runner)
 	}
 	return x.Finish(a.Code, res, runErr, func() []string {
 		lines := render.Run(res, req, finalOf(x.Box.Store(), req.Final, res.ID), a.Palette())
@@ -133,6 +131,20 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 		}
 		return lines
 	})
+}
+
+// ensurePool starts a process that keeps a pool, if there is none.
+func ensurePool(ctx context.Context, a *cli.App, box *sandbox.Runner) {
+	if _, err := sandbox.Keeper(box.Store()); !errors.Is(err, sandbox.ErrNoKeeper) {
+		return
+	}
+	err := box.Keepable(ctx)
+	if err == nil {
+		err = a.StartPool(ctx, box.Store(), false)
+	}
+	if err != nil {
+		a.Warn("no pool could be started: %v", err)
+	}
 }
 
 // liveWarning begins the warning of a result whose live output failed.
