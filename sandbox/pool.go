@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -104,7 +103,7 @@ type pool struct {
 
 // poolClass is the containers for runs of one class.
 type poolClass struct {
-	key string
+	key string // does not change
 	// plan is that of the last run of the class.
 	plan    planned
 	limit   time.Duration
@@ -120,7 +119,6 @@ type waiting struct {
 	container engine.Container
 	user      string
 	lease     *uid.Lease // nil if runs share a user
-	stage     *stage.Stage
 	made      time.Time
 	// until is the deadline in its labels: its run must end before.
 	until  time.Time
@@ -128,6 +126,9 @@ type waiting struct {
 	// last says that no other one of its class was waiting when it was taken.
 	last bool
 }
+
+// lasts reports whether a run that takes at most as long as limit is over before the deadline.
+func (w *waiting) lasts(limit time.Duration) bool { return time.Now().Add(limit).Before(w.until) }
 
 // notPooled says why a run cannot have a container that has waited; empty if it can. A container
 // that waits holds nothing that others need, and has nothing that is the run's alone.
@@ -155,7 +156,7 @@ func (r *Runner) notPooled(p planned) string {
 }
 
 // poolKey identifies the class of a run: everything that is fixed when its container is created,
-// with the identity of the mounted files.
+// with the identity of the mounted files, and what was run in it before.
 func poolKey(p planned) (string, error) {
 	type source struct {
 		spec.HostMount
@@ -173,7 +174,7 @@ func poolKey(p planned) (string, error) {
 		}
 		sources = append(sources, source{m, uint64(stat.Dev), stat.Ino}) //nolint:unconvert // int32 on some platforms
 	}
-	text, err := json.Marshal([]any{engine.ClassHash(p.spec.Class), p.info.ID, sources})
+	text, err := json.Marshal([]any{engine.ClassHash(p.spec.Class), p.info.ID, sources, warmUp(p)})
 	if err != nil {
 		return "", err
 	}
@@ -195,17 +196,17 @@ func (a *run) takeWaiting(ctx context.Context) {
 		if err != nil {
 			return // the run will say so
 		}
-		if w = p.take(ctx, key, a.planned, a.limit()+deadlineSlack); w == nil {
+		if w = p.take(ctx, a.limit(), key, a.planned, a.limit()+deadlineSlack); w == nil {
 			a.cold = errNoneWaits
 		}
-	case a.runner.keeper:
+	case a.runner.keeper && a.info.Local:
 		w, a.cold = a.askKeeper(ctx)
 	}
 	if w == nil {
 		return
 	}
 	a.spec.Job.RunID, a.request.ID = w.id, w.id
-	a.spec.Class.User, a.uid, a.container, a.waited, a.reserve = w.user, w.lease, w.container, true, !w.last
+	a.spec.Class.User, a.uid, a.container, a.waited, a.spare = w.user, w.lease, w.container, true, !w.last
 	a.log = a.runner.log.With(logRun, w.id, logContainer, w.container.Ref().ID)
 	a.log.Debug("took a container that was waiting")
 }
@@ -230,14 +231,15 @@ func (a *run) dropWaiting(ctx context.Context) error {
 const lookPatience = 2 * time.Second
 
 // take takes a waiting container that is as it should be, for a run that takes at most as long as
-// limit. It removes those that are not.
-func (p *pool) take(ctx context.Context, key string, plan planned, limit time.Duration) *waiting {
+// limit. It removes those that are not. For one that is being prepared it waits as long as patience.
+func (p *pool) take(ctx context.Context, patience time.Duration, key string, plan planned, limit time.Duration) *waiting {
 	for {
 		w, soon := p.next(key, plan, limit)
 		if soon != nil {
 			select {
 			case <-soon:
 				continue
+			case <-time.After(patience):
 			case <-ctx.Done():
 			}
 		}
@@ -337,9 +339,9 @@ func (p *pool) next(key string, plan planned, limit time.Duration) (w *waiting, 
 	if p.closed {
 		return nil, nil
 	}
-	c, now := p.use(key, plan, limit), time.Now()
+	c := p.use(key, plan, limit)
 	for n, w := range c.waiting {
-		if now.Sub(w.made) < p.bounds.Age && now.Add(limit).Before(w.until) {
+		if time.Since(w.made) < p.bounds.Age && w.lasts(limit) {
 			c.waiting = slices.Delete(c.waiting, n, n+1)
 			w.last = len(c.waiting) == 0
 			return w, nil
@@ -378,6 +380,7 @@ func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struc
 		for _, w := range next.old {
 			p.discard(w)
 		}
+		p.prepares(next.class)
 		if next.class == nil {
 			p.rest(next.asked)
 			select {
@@ -387,7 +390,7 @@ func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struc
 			}
 			continue
 		}
-		w, err := p.runner.prepareWaiting(ctx, next.plan, next.limit)
+		w, err := p.runner.prepareWaiting(ctx, next.class.key, next.plan, next.limit)
 		if err != nil {
 			p.runner.log.Debug("no container could be prepared ahead", logError, err)
 		}
@@ -420,17 +423,21 @@ func (p *pool) todo() poolWork {
 	total := 0
 	old := p.rejected
 	p.rejected = nil
+	most := map[*poolClass]int{} // of the classes that containers are prepared for
 	var active []*poolClass
 	for _, c := range p.classes {
 		c.waiting = slices.DeleteFunc(c.waiting, func(w *waiting) bool {
-			out := now.Sub(w.made) >= p.bounds.Age || now.Sub(c.used) >= p.bounds.Age
+			out := now.Sub(w.made) >= p.bounds.Age || now.Sub(c.used) >= p.bounds.Age || !w.lasts(c.limit)
 			if out {
 				old = append(old, w)
 			}
 			return out
 		})
 		total += len(c.waiting)
-		if now.Sub(c.used) < p.bounds.Age && c.failed == nil && len(active) < p.bounds.Size {
+		if most[c] = p.bounds.Size; c.plan.more != nil {
+			most[c] = min(p.bounds.Size, c.plan.more())
+		}
+		if now.Sub(c.used) < p.bounds.Age && c.failed == nil && len(active) < p.bounds.Size && most[c] > 0 {
 			active = append(active, c)
 		}
 	}
@@ -441,9 +448,7 @@ func (p *pool) todo() poolWork {
 		if i < p.bounds.Size%len(active) {
 			shares[c]++
 		}
-		if c.plan.more != nil {
-			shares[c] = min(shares[c], c.plan.more())
-		}
+		shares[c] = min(shares[c], most[c])
 	}
 	surplus := func(c *poolClass) int { return len(c.waiting) - shares[c] }
 	for _, c := range active {
@@ -451,9 +456,9 @@ func (p *pool) todo() poolWork {
 		case surplus(c) >= 0:
 			continue
 		case total >= p.bounds.Size: // another class has more than its share
-			most := slices.MaxFunc(p.classes, func(a, b *poolClass) int { return surplus(a) - surplus(b) })
-			old = append(old, most.waiting[0])
-			most.waiting = most.waiting[1:]
+			rich := slices.MaxFunc(p.classes, func(a, b *poolClass) int { return surplus(a) - surplus(b) })
+			old = append(old, rich.waiting[0])
+			rich.waiting = rich.waiting[1:]
 			total--
 		}
 		if used, largest := p.memory(); used+largest > p.bounds.Memory {
@@ -461,10 +466,16 @@ func (p *pool) todo() poolWork {
 			p.status.Problem = errPoolMemory.Error()
 			continue
 		}
-		p.making = c
 		return poolWork{class: c, plan: c.plan, limit: c.limit, old: old}
 	}
 	return poolWork{old: old, asked: p.asked}
+}
+
+// prepares notes the class of the container that is prepared now; nil if none is.
+func (p *pool) prepares(class *poolClass) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.making = class
 }
 
 // rest notes that nothing is left to do for those who had asked.
@@ -541,7 +552,10 @@ func (p *pool) discard(w *waiting) {
 		p.runner.log.Debug("a waiting container could not be removed yet", logRun, w.id, logError, err)
 		return
 	}
-	if err = errors.Join(err, giveBackUID(w.lease, err == nil), p.runner.store.Unreserve(w.id)); err != nil {
+	if err == nil {
+		err = p.runner.store.Unreserve(w.id)
+	} // else its directory leads the next run to it
+	if err = errors.Join(err, giveBackUID(w.lease, err == nil)); err != nil {
 		p.runner.log.Warn("a waiting container was left behind", logRun, w.id, logError, err)
 	}
 }
@@ -616,7 +630,13 @@ func (r *Runner) Warm(ctx context.Context, req Request, n int) error {
 		if c.failed != nil {
 			return true, fmt.Errorf("preparing a container ahead: %w", c.failed)
 		}
-		return len(c.waiting) >= n, nil
+		good := 0
+		for _, w := range c.waiting {
+			if w.lasts(c.limit) {
+				good++
+			}
+		}
+		return good >= n, nil
 	})
 }
 
@@ -659,16 +679,13 @@ func (r *Runner) PoolStatus() PoolStatus {
 	return s
 }
 
-// prepareWaiting prepares one container for runs like a plan. After an error nothing is left behind.
-func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Duration) (_ *waiting, err error) {
+// prepareWaiting prepares one container for runs like a plan, whose class has this key. After an error
+// nothing is left behind.
+func (r *Runner) prepareWaiting(ctx context.Context, key string, plan planned, limit time.Duration) (_ *waiting, err error) {
 	if err := enoughMemory(); err != nil {
 		return nil, err
 	}
 	until := time.Now().Add(r.pool.bounds.Age + limit)
-	key, err := poolKey(plan)
-	if err != nil {
-		return nil, err
-	}
 	plan.spec.Job = waitingJob(plan.spec.Job)
 	plan.spec.Job.RunID = record.NewID(time.Now())
 	plan.asked = spec.TransferBind // what is found out about the engine here is for no run
@@ -689,19 +706,20 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 	}
 	err = a.create(ctx, a.stage.Sources, until)
 	if now, keyErr := poolKey(plan); err == nil && (keyErr != nil || now != key) {
-		err = errors.Join(errors.New("a directory that is mounted was replaced meanwhile"), keyErr)
+		err = errors.Join(errors.New("a directory that is mounted was replaced"), keyErr)
 	}
 	if err != nil {
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 		defer cancel()
 		if !a.nameTaken {
 			removeErr := r.engine.Remove(cleaning, a.spec.Job.ContainerName())
-			a.left = removeErr != nil
-			err = errors.Join(err, removeErr)
+			if a.left = removeErr != nil; a.left {
+				return nil, errors.Join(err, removeErr) // its directory leads the next run to it
+			}
 		}
 		return nil, errors.Join(err, r.store.Unreserve(a.spec.Job.RunID))
 	}
-	w := &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, stage: a.stage, made: time.Now(), until: until}
+	w := &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, made: time.Now(), until: until}
 	if usage, ok := a.container.Sample(ctx); ok {
 		w.memory = usage.PeakMemory
 	}
@@ -713,10 +731,11 @@ func (r *Runner) prepareWaiting(ctx context.Context, plan planned, limit time.Du
 // Python several times as long to read as to start. All others share one.
 func warmUp(p planned) []string {
 	command := p.spec.Job.Command
-	if !strings.HasPrefix(p.info.StorageDriver, "fuse") || len(command) == 0 || path.Base(command[0]) != "python3" {
+	// Another path could be that of a file of the run.
+	if !strings.HasPrefix(p.info.StorageDriver, "fuse") || len(command) == 0 || command[0] != "python3" {
 		return nil
 	}
-	return []string{command[0], "-c", "pass"}
+	return []string{"python3", "-c", "pass"}
 }
 
 // waitingJob is the part of a job that its container depends on, and the name of its program.

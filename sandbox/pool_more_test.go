@@ -4,16 +4,20 @@ package sandbox
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
-// TestAPoolPreparesForTheRunsThatFollow: nothing is prepared for nobody.
+// TestAPoolPreparesForTheRunsThatFollow: no container is prepared in vain.
 func TestAPoolPreparesForTheRunsThatFollow(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newPoolRunner(t, fake, Pool{Size: 2})
@@ -26,6 +30,62 @@ func TestAPoolPreparesForTheRunsThatFollow(t *testing.T) {
 		require.Equal(t, waits, r.PoolStatus().Waiting, "run %d", i)
 	}
 	fake.Do(func(f *enginetest.Fake) { require.Len(t, f.Created, 5) })
+}
+
+// TestClassesWithoutRunsHaveNoShare of the pool.
+func TestClassesWithoutRunsHaveNoShare(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	r := newPoolRunner(t, fake, Pool{Size: 2})
+	cold(t, r, some("true"))
+	for class := range 3 {
+		req := some("true")
+		req.Limits.Memory = policy.Size(64+class) * policy.MiB
+		_, err := r.Run(t.Context(), req, Hooks{More: func() int { return 0 }})
+		require.NoError(t, err)
+	}
+	settle(t, r)
+	require.Equal(t, 2, r.PoolStatus().Waiting)
+	waited(t, r, some("true"))
+	waited(t, r, some("true"))
+}
+
+// TestAContainerOfAnotherDirectory: somebody puts another directory in the place of the input before a
+// container of the class is prepared. A keeper gets no verified paths.
+func TestAContainerOfAnotherDirectory(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	r := newPoolRunner(t, fake, Pool{Size: 1})
+	parent := filepath.Join(t.TempDir(), "parent")
+	require.NoError(t, errors.Join(os.MkdirAll(filepath.Join(parent, "input"), 0o755), os.MkdirAll(filepath.Join(parent+".bad", "input"), 0o755)))
+	req := some("true")
+	req.Input = filepath.Join(parent, "input")
+	plan, err := r.plan(t.Context(), req)
+	require.NoError(t, err)
+	key, err := poolKey(plan)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(os.Rename(parent, parent+".good"), os.Symlink(parent+".bad", parent)))
+	_, err = r.prepareWaiting(t.Context(), key, planned{spec: plan.spec, info: plan.info}, time.Minute)
+	require.ErrorContains(t, err, "a directory that is mounted was replaced")
+	require.Empty(t, fake.Left())
+}
+
+// TestWarmUp: a file of the run is never started before the run.
+func TestWarmUp(t *testing.T) {
+	for _, test := range []struct {
+		driver  string
+		command []string
+		warm    bool
+	}{
+		{"fuse-overlayfs", []string{"python3", "a.py"}, true},
+		{"overlay2", []string{"python3", "a.py"}, false},
+		{"fuse-overlayfs", []string{"/work/input/bin/python3", "a.py"}, false},
+		{"fuse-overlayfs", []string{"input/python3"}, false},
+		{"fuse-overlayfs", []string{"ls"}, false},
+		{"fuse-overlayfs", nil, false},
+	} {
+		p := planned{}
+		p.info.StorageDriver, p.spec.Job.Command = test.driver, test.command
+		require.Equal(t, test.warm, warmUp(p) != nil, test)
+	}
 }
 
 // TestARunTakesTheContainerThatIsBeingPrepared: one of two runs waits for it, which takes less time than

@@ -316,7 +316,6 @@ func TestRunsThatNoContainerCanWaitFor(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newPoolRunner(t, fake, Pool{Size: 1})
 	tree := t.TempDir()
-	elsewhere := otherFileSystem(t)
 	for name, test := range map[string]struct {
 		change func(*Request)
 		reason string
@@ -325,14 +324,18 @@ func TestRunsThatNoContainerCanWaitFor(t *testing.T) {
 		"working copy":         {func(req *Request) { req.Trees = []Tree{{Source: tree, Target: "/repo"}} }, "it has working copies"},
 		"kept":                 {func(req *Request) { req.Keep = true }, "its container is kept"},
 		"named":                {func(req *Request) { req.ID = "mine" }, "its ID was chosen by the caller"},
-		"another file system":  {func(req *Request) { req.Final = filepath.Join(elsewhere, "out") }, "its ./final is on another file system than the state directory"},
+		"another file system":  {nil, "its ./final is on another file system than the state directory"},
 		"not in the pool":      {func(*Request) {}, errNoneWaits},
 		"also not in the pool": {func(req *Request) { req.Name = "x" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := some("true", name)
 			req.User = fmt.Sprintf("%d:%d", 1000+len(name), 1000) // a class of its own
-			test.change(&req)
+			if test.change == nil {
+				req.Final = filepath.Join(otherFileSystem(t), "out")
+			} else {
+				test.change(&req)
+			}
 			res, err := r.Run(t.Context(), req)
 			require.NoError(t, err)
 			require.False(t, res.Pool.Waited)
@@ -437,6 +440,7 @@ func TestACanceledRunLeavesThePoolAlone(t *testing.T) {
 	r := newPoolRunner(t, fake, Pool{Size: 3})
 	require.NoError(t, r.Warm(t.Context(), some("true"), 3))
 	settle(t, r)
+	old := fake.Containers()
 	ctx, cancel := context.WithCancel(t.Context())
 	fake.Do(func(f *enginetest.Fake) {
 		f.Hook = func(call, _ string) error {
@@ -450,7 +454,10 @@ func TestACanceledRunLeavesThePoolAlone(t *testing.T) {
 	_, err := r.Run(ctx, some("true"))
 	require.ErrorIs(t, err, outcome.ErrCanceled)
 	fake.Do(func(f *enginetest.Fake) { f.Hook = nil })
-	require.Equal(t, 2, r.PoolStatus().Waiting)
+	settle(t, r)
+	now := fake.Containers()
+	require.Len(t, now, 3)
+	require.Len(t, slices.DeleteFunc(old, func(c string) bool { return !slices.Contains(now, c) }), 2)
 	waited(t, r, some("true"))
 	waited(t, r, some("true"))
 }
@@ -568,7 +575,9 @@ func TestALongRunGetsNoContainerWithAnEarlyDeadline(t *testing.T) {
 	cold(t, r, long)
 	settle(t, r)
 	require.Equal(t, 1, r.PoolStatus().Waiting)
+	waited(t, r, long) // the pool has taken the other one out
 	require.NoError(t, r.Warm(t.Context(), long, 1))
+	waited(t, r, long)
 }
 
 // TestThePoolKeepsItsMemory: it stops before it has more than it may, and says so.

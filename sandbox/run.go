@@ -92,7 +92,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	next := sync.OnceFunc(a.prepareNext)
 	defer next()
 	defer a.releaseUID()
-	if err := a.leaseUID(ctx, a.deadline(deadlineSlack), r.pool.yield); err != nil {
+	if err := a.leaseUID(ctx, a.deadline(deadlineSlack), a.yield); err != nil {
 		return nil, err
 	}
 	if err := a.openStage(ctx); err != nil { // 4 stage
@@ -113,7 +113,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	}
 	a.at("accepted")
 	r.finishBehind()
-	if a.reserve {
+	if a.spare {
 		defer time.AfterFunc(nextDelay, next).Stop()
 	} else {
 		next()
@@ -162,8 +162,8 @@ type run struct {
 	container engine.Container
 	waited    bool
 	cold      string
-	// reserve says that another container of the class was waiting.
-	reserve bool
+	// spare says that another container of the class was waiting.
+	spare bool
 	// warmUp is [engine.Meta].Warm.
 	warmUp []string
 	// keeper is the conversation with the keeper of the pool; nil if there is none.

@@ -192,7 +192,10 @@ func (r *Runner) Containers(ctx context.Context) ([]engine.Found, error) {
 		return c.Labels[spec.LabelPart] != "" || r.isGoing(c) || r.storeOf(c).IsWaiting(c.Labels[spec.LabelRun])
 	})
 	for _, c := range all {
-		if found, err := r.storeOf(c).Load(c.Labels[spec.LabelRun]); err == nil && c.Labels[spec.LabelName] == "" && found.Spec.Job.Name != "" {
+		if c.Labels[spec.LabelName] != "" {
+			continue
+		}
+		if found, err := r.storeOf(c).Load(c.Labels[spec.LabelRun]); err == nil && found.Spec.Job.Name != "" {
 			c.Labels[spec.LabelName] = found.Spec.Job.Name // the container has waited for its run
 		}
 	}

@@ -240,6 +240,7 @@ func (h *Harness) Repeat(ctx context.Context, job Job, runs int, seeds []uint32)
 	var r Repetition
 	var err error
 	var left atomic.Int64
+	defer left.Store(0)
 	h = h.expecting(&left)
 	workspace, times := job.Workspace, map[uint32]int{}
 	for i := 0; i < runs && err == nil; i++ {

@@ -15,8 +15,8 @@ import (
 // poolOwner is the file of a waiting container's directory that names the process that has it.
 const poolOwner = "owner"
 
-// Reserve makes the directory of a container that waits for its run, which will have this ID. It is
-// no record until [Store.Take].
+// Reserve makes the directory of a container that waits for its run, which will have this ID. It
+// becomes a record with [Store.Take].
 func (s *Store) Reserve(id string) (string, error) {
 	if err := s.Prepare(); err != nil {
 		return "", err
@@ -44,8 +44,12 @@ func (s *Store) Own(id string) error {
 }
 
 // Take makes the directory of a waiting container the record of its run, which this process has
-// begun. Its files stay where the container has them mounted. Of several calls one succeeds.
+// begun. Its files stay where the container has them mounted. Of several calls one succeeds. It refuses
+// a directory that is not [Store.Trusted].
 func (s *Store) Take(id string) (string, error) {
+	if err := s.Trusted(); err != nil {
+		return "", err
+	}
 	dir := s.RecordDir(id)
 	if err := os.Rename(filepath.Join(s.PoolDir(), id), dir); err != nil {
 		return "", StateError(dir, "cannot be made", err)
@@ -69,6 +73,13 @@ func (s *Store) Unreserve(id string) error {
 		return fmt.Errorf("removing waiting container %s: %w", id, err)
 	}
 	return nil
+}
+
+// PoolOwner is the process that has the container that waits for the run with this ID; empty if none
+// waits.
+func (s *Store) PoolOwner(id string) string {
+	text, _ := os.ReadFile(filepath.Join(s.PoolDir(), id, poolOwner)) // a run may have just taken it
+	return string(text)
 }
 
 // IsWaiting reports whether the run with this ID is a container that waits for it.

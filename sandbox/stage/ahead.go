@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +39,9 @@ func (s *Stage) fillAhead() (err error) {
 			return err
 		}
 	}
+	if err := s.checkSources(); err != nil {
+		return err
+	}
 	if err := s.openSources(); err != nil {
 		return err
 	}
@@ -63,8 +67,8 @@ func CanReplace(store *record.Store, final string) (reason string) {
 	if unix.Stat(parent, &above) != nil || unix.Stat(store.PoolDir(), &pool) != nil || above.Dev != pool.Dev {
 		return "its ./final is on another file system than the state directory"
 	}
-	if unix.Access(parent, unix.W_OK|unix.X_OK) != nil {
-		return "the directory of its ./final is not writable"
+	if unix.Access(parent, unix.R_OK|unix.W_OK|unix.X_OK) != nil {
+		return "the directory of its ./final is not readable and writable"
 	}
 	err := unix.Lstat(final, &at)
 	switch {
@@ -136,7 +140,16 @@ func (f *final) replace() error {
 	if err != nil {
 		return f.pathError(rule, err)
 	}
-	if named, err := os.Lstat(f.path); err != nil || !os.SameFile(opened, named) {
+	// Who owns a directory above may replace it by a link, also between the next two steps.
+	parent, err := os.Open(filepath.Dir(f.path))
+	if err != nil {
+		return f.pathError(rule, err)
+	}
+	defer parent.Close()
+	above, name := int(parent.Fd()), filepath.Base(f.path)
+	var named unix.Stat_t
+	err = unix.Fstatat(above, name, &named, unix.AT_SYMLINK_NOFOLLOW)
+	if now, ok := opened.Sys().(*syscall.Stat_t); err != nil || !ok || now.Dev != named.Dev || now.Ino != named.Ino {
 		return f.pathError(rule, errors.New("it was replaced by something else"))
 	}
 	root, err := os.OpenRoot(f.waiting)
@@ -148,7 +161,7 @@ func (f *final) replace() error {
 		err = f.adjust(root, opened)
 	}
 	if err == nil {
-		err = unix.Rename(f.waiting, f.path) // os.Rename refuses a directory that exists
+		err = unix.Renameat(unix.AT_FDCWD, f.waiting, above, name) // os.Rename refuses a directory that exists
 	}
 	if err != nil {
 		err = f.pathError(rule, err)
@@ -172,9 +185,6 @@ func (f *final) adjust(root *os.Root, old os.FileInfo) error {
 	}
 	if err := root.Chmod(".", old.Mode()); err != nil {
 		return err
-	}
-	if f.owner.Dir == nil {
-		return nil
 	}
 	now, err := fsx.StateOf(root)
 	f.owner.Dir.Device, f.owner.Dir.Inode = now.Device, now.Inode

@@ -154,6 +154,9 @@ func (s *Stage) fill() (err error) {
 			return err
 		}
 	}
+	if err := s.checkSources(); err != nil {
+		return err
+	}
 	if !s.Waited {
 		if err := s.openSources(); err != nil {
 			return err
@@ -169,18 +172,29 @@ func (s *Stage) fill() (err error) {
 	return err
 }
 
-// openSources makes what is mounted beside the program and ./final.
-func (s *Stage) openSources() error {
-	input := s.Plan.Job.Input
-	s.Sources[spec.RoleInput] = input
-	switch {
-	case s.Copied():
-		// The program gets a copy, which it may read.
-	case input != "":
-		if err := checkReadable("input", input, s.Plan.Class.UserOnHost()); err != nil {
+// checkSources refuses mounted files that the program could not read. It may read copies.
+func (s *Stage) checkSources() error {
+	if s.Copied() {
+		return nil
+	}
+	user := s.Plan.Class.UserOnHost()
+	if input := s.Plan.Job.Input; input != "" {
+		if err := checkReadable("input", input, user); err != nil {
 			return err
 		}
-	default:
+	}
+	for _, m := range s.Plan.Job.Mounts {
+		if err := checkReadable("mount", m.Source, user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSources makes what is mounted beside the program and ./final.
+func (s *Stage) openSources() error {
+	s.Sources[spec.RoleInput] = s.Plan.Job.Input
+	if s.Plan.Job.Input == "" && !s.Copied() {
 		s.Sources[spec.RoleInput] = filepath.Join(s.Dir, record.EmptyInput)
 		if err := fsx.MkdirReadable(s.Sources[spec.RoleInput]); err != nil {
 			return record.StateError(s.Dir, "cannot be written", err)
@@ -193,12 +207,6 @@ func (s *Stage) openSources() error {
 func (s *Stage) openMounts() error {
 	for i, m := range s.Plan.Job.Mounts {
 		s.Sources[spec.NumberedRole(spec.RoleMount, i)] = m.Source
-		if s.Copied() {
-			continue
-		}
-		if err := checkReadable("mount", m.Source, s.Plan.Class.UserOnHost()); err != nil {
-			return err
-		}
 	}
 	var err error
 	if len(s.Plan.Class.Masks) > 0 {
