@@ -389,6 +389,99 @@ func TestEnginePoolOfAKilledControllerEndsWithIt(t *testing.T) {
 	}
 }
 
+// The ways of a process that keeps a pool for others, and of one that runs a program again and again.
+const (
+	ownerKeeps = "keep"
+	ownerAsks  = "ask"
+)
+
+// kept is the request whose class the keeper of a test has.
+func kept(final string) sandbox.Request {
+	return sandbox.Request{Command: []string{"python3", "-c", "print('hello')"}, Final: final,
+		Limits: policy.Limits{Timeout: time.Minute, Memory: 128 * policy.MiB, CPUs: 1}}
+}
+
+// beAskingOwner runs programs until it is killed.
+func beAskingOwner(r *sandbox.Runner) error {
+	for first := true; ; first = false {
+		if _, err := r.Run(context.Background(), kept("")); err != nil {
+			return err
+		}
+		if first {
+			fmt.Println("started")
+		}
+	}
+}
+
+// TestEngineKeeperOrCallerIsKilled kills one of the two at many moments of the hand-over. Every run that
+// goes on has its exact result, and nothing is left.
+func TestEngineKeeperOrCallerIsKilled(t *testing.T) {
+	for i := range 4 {
+		after := time.Duration(i) * 9 * time.Millisecond
+		t.Run(fmt.Sprintf("keeper, after %v", after), func(t *testing.T) {
+			state := filepath.Join(t.TempDir(), "state")
+			keeper := startOwner(t, state, "", ownerKeeps)
+			r, api := newRunner(t, sandbox.WithStateDir(state), sandbox.WithKeeper()), testAPI(t)
+			final, waited := filepath.Join(t.TempDir(), "final"), 0
+			for n := range 8 {
+				if n == 3 {
+					time.AfterFunc(after, func() { _ = keeper.Process.Kill() })
+				}
+				res := run(t, r, kept(final))
+				require.Equal(t, "hello\n", res.Stdout, res.Explanation)
+				require.Zero(t, res.ExitCode)
+				if res.Pool != nil && res.Pool.Waited {
+					waited++
+				}
+				require.False(t, n == 7 && res.Pool != nil, "nobody keeps a pool any more")
+			}
+			t.Logf("%d of 8 runs had a container that waited", waited)
+			require.Positive(t, waited)
+			_ = keeper.Wait() // it was killed
+			nothingOfTheKeeper(t, r, api, state)
+		})
+		t.Run(fmt.Sprintf("caller, after %v", after), func(t *testing.T) {
+			state := filepath.Join(t.TempDir(), "state")
+			startOwner(t, state, "", ownerKeeps)
+			caller := startOwner(t, state, "", ownerAsks)
+			r, api := newRunner(t, sandbox.WithStateDir(state)), testAPI(t)
+			status := func() sandbox.KeeperStatus {
+				status, err := sandbox.Keeper(r.Store())
+				require.NoError(t, err)
+				return status
+			}
+			require.Eventually(t, func() bool { return status().Taken >= 3 }, time.Minute, time.Millisecond)
+			time.AfterFunc(after, func() { _ = caller.Process.Kill() })
+			_ = caller.Wait() // it was killed
+			_, err := sandbox.StopKeeper(r.Store())
+			require.NoError(t, err)
+			nothingOfTheKeeper(t, r, api, state)
+		})
+	}
+}
+
+// nothingOfTheKeeper collects what dead processes left, and checks that nothing remains.
+func nothingOfTheKeeper(t *testing.T, r *sandbox.Runner, api *client.Client, state string) {
+	t.Helper()
+	require.Eventually(t, func() bool { // the program of a killed caller may still run
+		_, err := r.GC(t.Context(), sandbox.GCOptions{})
+		require.NoError(t, err)
+		return len(waitingContainers(t, api, r)) == 0
+	}, time.Minute, 50*time.Millisecond)
+	requireNothingLeft(t, api, spec.LabelState+"="+state)
+	left, err := os.ReadDir(r.Store().PoolDir())
+	require.NoError(t, err)
+	require.Empty(t, left)
+	ids, err := r.Store().IDs()
+	require.NoError(t, err)
+	for _, id := range ids {
+		found, err := r.Record(id)
+		require.NoError(t, err)
+		require.NotNil(t, found.Result, id)
+		require.False(t, leased(t, id), id)
+	}
+}
+
 // leased reports whether a run has a user ID on this machine.
 func leased(t *testing.T, run string) bool {
 	t.Helper()

@@ -58,17 +58,26 @@ func beOwner(state, final string) error {
 		return err
 	}
 	poolSize := 0
-	if os.Getenv(ownerWay) == ownerPools {
+	var more []sandbox.Option
+	switch os.Getenv(ownerWay) {
+	case ownerPools, ownerKeeps:
 		poolSize = poolOwnerSize
+	case ownerAsks:
+		more = append(more, sandbox.WithKeeper())
 	}
-	r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
+	r, err := sandbox.New(append(more, sandbox.WithEngine(e), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
 		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.API, AllowPrivateEgress: true}),
-		sandbox.WithPool(sandbox.Pool{Size: poolSize}))
+		sandbox.WithPool(sandbox.Pool{Size: poolSize}))...)
 	if err != nil {
 		return err
 	}
-	if os.Getenv(ownerWay) == ownerPools {
+	switch os.Getenv(ownerWay) {
+	case ownerPools:
 		return bePoolOwner(r)
+	case ownerKeeps:
+		return r.KeepPool(context.Background(), 0, func() { fmt.Println("started") })
+	case ownerAsks:
+		return beAskingOwner(r)
 	}
 	if step := os.Getenv(ownerDies); step != "" {
 		return beMortalOwner(r, step, final)
