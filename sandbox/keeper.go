@@ -248,6 +248,7 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 	if err := r.Keepable(ctx); err != nil {
 		return err
 	}
+	passer, _ := r.engine.(engine.Passer) // it is keepable
 	if err := r.store.Prepare(); err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	k := &keeper{runner: r, idle: cmp.Or(idle, DefaultPoolAge), stop: stop, last: time.Now(), over: make(chan struct{})}
+	k := &keeper{runner: r, engine: passer, idle: cmp.Or(idle, DefaultPoolAge), stop: stop, last: time.Now(), over: make(chan struct{})}
 	defer func() {
 		stop()
 		err = errors.Join(err, listener.Close()) // also deletes the socket
@@ -298,6 +299,7 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 // keeper is one call of [Runner.KeepPool].
 type keeper struct {
 	runner *Runner
+	engine engine.Passer
 	idle   time.Duration
 	stop   context.CancelFunc
 	// talks are the conversations in progress, stops those that wait for the end. over is closed
@@ -416,7 +418,7 @@ func (k *keeper) give(ctx context.Context, conn *handover.Conn, request keeperRe
 // it. After an error the container is removed.
 func (k *keeper) pass(conn *handover.Conn, w *waiting) error {
 	r := k.runner
-	passed, file, err := r.engine.(engine.Passer).Pass(w.container)
+	passed, file, err := k.engine.Pass(w.container)
 	if err != nil {
 		r.pool.discard(w)
 		return errors.Join(err, conn.Send(keeperAnswer{Reason: errNoneWaits}))

@@ -163,7 +163,7 @@ func (b *bench) runner(name string, opts ...sandbox.Option) (*sandbox.Runner, er
 // settle waits until the engine has removed every container of evalbox that this benchmark
 // started, except those that wait.
 func (b *bench) settle(ctx context.Context) error {
-	return poll(ctx, func() (bool, error) {
+	return poll(ctx, 10*time.Millisecond, func() (bool, error) {
 		kept, err := b.kept()
 		if err != nil {
 			return false, err
@@ -183,7 +183,7 @@ func (b *bench) settle(ctx context.Context) error {
 const patience = time.Minute
 
 // poll waits until something is done. It asks so seldom that its processor time does not count.
-func poll(ctx context.Context, done func() (bool, error)) error {
+func poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("a container was neither removed nor prepared within "+patience.String()))
 	defer cancel()
 	for {
@@ -193,7 +193,7 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(every):
 		}
 	}
 }

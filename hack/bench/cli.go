@@ -70,7 +70,7 @@ func (b *bench) kept() (sandbox.KeeperStatus, error) {
 
 // keptReady waits until a container waits, unless there has been no run that says for what.
 func (b *bench) keptReady(ctx context.Context, _ task) error {
-	return poll(ctx, func() (bool, error) {
+	return poll(ctx, 50*time.Millisecond, func() (bool, error) { // both processes work for an answer
 		status, err := b.kept()
 		return status.Waiting > 0 || status.Taken+status.Cold == 0, err
 	})

@@ -100,9 +100,10 @@ func testPass(t *testing.T, s *suite) {
 		require.NoError(t, err)
 		return passed, connection, meta
 	}
-	to := s.connect(t)
+	to, ok := s.connect(t).(engine.Passer)
+	require.True(t, ok)
 	passed, connection, _ := pass()
-	c, err := to.(engine.Passer).Receive(t.Context(), s.class(), passed, connection)
+	c, err := to.Receive(t.Context(), s.class(), passed, connection)
 	require.NoError(t, err)
 	require.Equal(t, passed.ID, c.Ref().ID)
 	got := do(t, c, s.job(t, "prints"), nil)
@@ -121,7 +122,7 @@ func testPass(t *testing.T, s *suite) {
 	require.NoError(t, e.Remove(t.Context(), passed.ID))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = to.(engine.Passer).Receive(ctx, s.class(), passed, connection)
+	_, err = to.Receive(ctx, s.class(), passed, connection)
 	require.Error(t, err, "it was removed")
 	require.NoError(t, ctx.Err(), "the end of its streams shows")
 }
