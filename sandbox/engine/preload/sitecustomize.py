@@ -202,6 +202,115 @@ def check_shadows(directory, modules):
         raise Refusal("the program has a module %s of its own" % name)
 
 
+class Exit:
+    """Shortens the end of the interpreter where no program can notice it. Most of that time the garbage
+    collector looks at the objects of the imported modules, several times. If no object is left whose
+    end has an effect, there is nothing to collect: all objects are frozen then, right before Python
+    ends. Nothing here runs code of the program, so types are compared by identity."""
+
+    def __init__(self):
+        import _imp
+        import _io
+        import _thread
+        import _weakref
+
+        loaded = set(sys.modules)
+        import atexit
+        import gc
+        import itertools
+
+        for name in set(sys.modules) - loaded:
+            del sys.modules[name]
+        self.compress = itertools.compress
+        self.gc, self.suffixes, self.threads = gc, tuple(_imp.extension_suffixes()), _thread._count
+        self.ref, self.callback = _weakref.ref, _weakref.ref.__dict__["__callback__"].__get__
+        self.mro, self.dict = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+        self.function, self.builtin, self.module, self.generator = type(say), type(len), type(sys), type(_ for _ in ())
+        self.text, self.file = _io.TextIOWrapper, _io.FileIO
+        self.buffers, self.in_memory = (_io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom), (_io.BytesIO, _io.StringIO)
+        self.known = None
+        atexit.register(self.end)  # what is registered first is called last
+
+    def note(self, modules):
+        """Notes the objects that are there before the program."""
+        known = self.with_effects()
+        for object in known:
+            kind = type(object)
+            is_stream = self.is_in(kind, (self.text, self.file, *self.buffers)) and object.fileno() < 3
+            if not (is_stream or kind is self.generator or issubclass(kind, type)):
+                return  # what a module does at its end is not known
+        self.known, self.modules = [self.ref(object) for object in known], modules
+
+    @staticmethod
+    def is_in(kind, kinds):
+        return any(kind is one for one in kinds)
+
+    def has_end(self, kind):
+        """Reports whether something is called for the objects of a type at their end, or their end
+        changes files."""
+        return any("__del__" in names or str.__eq__("sqlite3", names.get("__module__")) is True for names in map(self.dict, self.mro(kind)))
+
+    def with_effects(self):
+        """Returns the objects whose end may have an effect, and the types of such objects: the
+        collector does not list objects without references. Most objects are of a few types."""
+        ref, callback, names = self.ref, self.callback, self.dict
+        objects = self.gc.get_objects()
+        kinds = list(map(type, objects))
+        numbers = list(map(id, kinds))
+        marked = {number for number, kind in dict(zip(numbers, kinds)).items() if issubclass(kind, (type, ref)) or self.has_end(kind)}
+        found = [object for object in self.compress(objects, map(marked.__contains__, numbers))
+                 if (callback(object) is not None if type(object) is ref else type(object) is not type or "__del__" in names(object))]
+        return [object for object in found if not self.is_quiet(object)]
+
+    def is_quiet(self, object):
+        kind = type(object)
+        if issubclass(kind, type):
+            return "__del__" not in self.dict(object)
+        if issubclass(kind, self.ref):
+            return self.is_quiet_call(self.callback(object))
+        if kind is self.generator:
+            return object.gi_frame is None
+        if kind is self.text:
+            object = object.buffer
+        if self.is_in(type(object), self.buffers):
+            object = object.raw
+        return self.is_in(type(object), self.in_memory) or type(object) is self.file and object.closed
+
+    def is_quiet_call(self, call):
+        """Reports whether the callback of a weak reference only tidies up a container."""
+        if type(call) is self.builtin:
+            return call.__name__ in ("_destroy", "_localdummy_destroyed")  # of abstract classes, and local data of threads
+        if type(call) is not self.function:
+            return call is None
+        home, name = call.__globals__, call.__code__.co_name
+        return any(home is self.names_of(module) and name in names for module, names in (
+            ("weakref", ("remove", "_remove")), ("_weakrefset", ("_remove",)), ("logging", ("_removeHandlerRef",)), ("_frozen_importlib", ("cb",))))
+
+    def names_of(self, module):
+        module = sys.modules.get(module)
+        return vars(module) if type(module) is self.module else None
+
+    def is_short(self):
+        if self.known is None or self.gc.callbacks or self.gc.get_debug() or self.threads() or sys.warnoptions:
+            return False
+        for name in set(sys.modules) - self.modules:
+            file = (self.names_of(name) or {"__file__": self.suffixes[0]}).get("__file__")
+            if type(file) is str and file.endswith(self.suffixes):
+                return False  # the ends of its objects may have effects that cannot be seen here
+        known = {id(ref()) for ref in self.known}
+        return all(id(object) in known for object in self.with_effects())
+
+    def end(self):
+        try:
+            sys._getframe(1)
+        except ValueError:  # the interpreter has called it, not the program
+            try:
+                if self.is_short():
+                    self.gc.freeze()
+            except Exception:
+                pass  # a file that is half made, for example
+
+
 def command(args, modules):
     """Returns what an argument list runs, for Config.set."""
     if args[:1] == [b"-c"]:
@@ -237,7 +346,7 @@ def prepare(path, loaded):
     if sys.implementation.name != "cpython" or not (3, 10) <= sys.version_info[:2] <= (3, 13):
         raise Refusal("only CPython 3.10 to 3.13 can wait")
     prefix, names = [os.fsencode(word) for word in sys.orig_argv[:-3]], sys.argv[1].split(",")
-    before = dict(os.environb)
+    before, at_end = dict(os.environb), Exit()
     for name in names:
         __import__(name)
     imported, found = set(sys.modules), set(sys.path_importer_cache)
@@ -246,6 +355,7 @@ def prepare(path, loaded):
     import gc
 
     gc.collect()  # what the imports left behind is not the program's
+    at_end.note(imported)
     config = Config(path)
     socket = _socket.socket(fileno=SOCKET)
 
