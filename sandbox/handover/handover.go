@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -149,6 +150,11 @@ func (c *Conn) Receive(into any, deadline time.Time) ([]*os.File, error) {
 	}
 	text, rights := make([]byte, maxMessage+1), make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, rightsN, flags, _, err := c.conn.ReadMsgUnix(text, rights)
+	if errors.Is(err, io.EOF) {
+		// Linux looks for a message first and for the end afterwards: between the two the other side may
+		// have sent its last message and closed the connection (unix_dgram_recvmsg).
+		n, rightsN, flags, _, err = c.conn.ReadMsgUnix(text, rights)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("receiving a message: %w", err)
 	}

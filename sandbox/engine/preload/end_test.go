@@ -20,7 +20,7 @@ func TestEndIsShort(t *testing.T) {
 import atexit, gc, sys
 before = gc.get_freeze_count() # not 0 in Python 3.12
 atexit.register(lambda: print("short" if gc.get_freeze_count() > before + 100 else "whole"))
-import json, weakref, tempfile, collections.abc
+import json, os, weakref, tempfile, collections.abc
 def say(): pass
 class Exit:`
 	const note = `
@@ -41,7 +41,10 @@ Exit().note(set(sys.modules))
 		"import sqlite3":                                             "whole",
 		"gc.callbacks.append(lambda *_: None)":                       "whole",
 		"import threading, time\nthreading.Thread(target=time.sleep, args=[100], daemon=True).start()": "whole",
-		"sys.modules['other'] = 1": "whole",
+		"x = [[] for _ in range(1000000)]":                        "whole",
+		"import builtins; builtins.map = lambda *_: print('map')": "whole",
+		"class D(dict): pass\nsys.modules = D(sys.modules)":       "whole",
+		"sys.modules['other'] = 1":                                "whole",
 	} {
 		out, _ := exec.CommandContext(t.Context(), "python3", "-c", begin+class+note+program).Output() // one program fails
 		require.Equal(t, want, strings.TrimSpace(string(out)), program)

@@ -208,6 +208,9 @@ class Exit:
     end has an effect, there is nothing to collect: all objects are frozen then, right before Python
     ends. Nothing here runs code of the program, so types are compared by identity."""
 
+    MOST_GROWTH = 32 << 20  # bytes: the lists of many objects would need much memory
+    USES = "all any dict id issubclass len list map set str type vars zip".split()
+
     def __init__(self):
         import _imp
         import _io
@@ -221,7 +224,9 @@ class Exit:
 
         for name in set(sys.modules) - loaded:
             del sys.modules[name]
-        self.compress = itertools.compress
+        self.compress, self.all_modules = itertools.compress, sys.modules
+        self.functions = [(name, vars(sys.modules["builtins"])[name]) for name in self.USES]
+        self.open, self.read, self.close, self.page = os.open, os.read, os.close, os.sysconf("SC_PAGE_SIZE")
         self.gc, self.suffixes, self.threads = gc, tuple(_imp.extension_suffixes()), _thread._count
         self.ref, self.callback = _weakref.ref, _weakref.ref.__dict__["__callback__"].__get__
         self.mro, self.dict = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
@@ -239,7 +244,15 @@ class Exit:
             is_stream = self.is_in(kind, (self.text, self.file, *self.buffers)) and object.fileno() < 3
             if not (is_stream or kind is self.generator or issubclass(kind, type)):
                 return  # what a module does at its end is not known
-        self.known, self.modules = [self.ref(object) for object in known], modules
+        self.known, self.modules, self.memory = [self.ref(object) for object in known], modules, self.resident()
+
+    def resident(self):
+        """Returns the memory of this process in bytes."""
+        file = self.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(self.read(file, 200).split()[1]) * self.page
+        finally:
+            self.close(file)
 
     @staticmethod
     def is_in(kind, kinds):
@@ -291,7 +304,14 @@ class Exit:
         return vars(module) if type(module) is self.module else None
 
     def is_short(self):
+        if sys.modules is not self.all_modules:
+            return False
+        for name, function in self.functions:
+            if sys.modules["builtins"].__dict__[name] is not function:
+                return False
         if self.known is None or self.gc.callbacks or self.gc.get_debug() or self.threads() or sys.warnoptions:
+            return False
+        if self.resident() > self.memory + self.MOST_GROWTH:
             return False
         for name in set(sys.modules) - self.modules:
             file = (self.names_of(name) or {"__file__": self.suffixes[0]}).get("__file__")
