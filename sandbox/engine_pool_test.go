@@ -3,14 +3,12 @@
 package sandbox_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -337,16 +335,7 @@ func TestEnginePoolOfAKilledControllerEndsWithIt(t *testing.T) {
 	for _, way := range []string{"next run", "gc"} {
 		t.Run(way, func(t *testing.T) {
 			state := filepath.Join(t.TempDir(), "state")
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), ownerState+"="+state, ownerWay+"="+ownerPools)
-			cmd.Stderr = os.Stderr
-			out, err := cmd.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, cmd.Start())
-			t.Cleanup(func() { _ = cmd.Process.Kill() })
-			line, err := bufio.NewReader(out).ReadString('\n')
-			require.NoError(t, err)
-			require.Equal(t, "started\n", line)
+			cmd := startOwner(t, state, "", ownerPools)
 			r, api := newRunner(t, sandbox.WithStateDir(state)), testAPI(t)
 			ids := waitingContainers(t, api, r)
 			require.Len(t, ids, poolOwnerSize)
