@@ -206,10 +206,11 @@ func (r *Runner) discardPassed(id, containerID string, lease *uid.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupBudget)
 	defer cancel()
 	err := r.engine.Remove(ctx, containerID)
-	if err == nil {
+	gone := err == nil
+	if gone { // else its directory leads the next run to it
 		err = r.store.Unreserve(id)
-	} // else its directory leads the next run to it
-	if err = errors.Join(err, giveBackUID(lease, err == nil)); err != nil {
+	}
+	if err = errors.Join(err, giveBackUID(lease, gone)); err != nil {
 		r.log.Warn("a waiting container was left behind", logRun, id, logError, err)
 	}
 }
@@ -222,8 +223,9 @@ func (a *run) leaveKeeper() {
 	}
 }
 
-// Keepable is an error if no process can keep a pool for runners like this one.
-func (r *Runner) Keepable(ctx context.Context) error {
+// CanKeepPool returns an error if no process can keep a pool for runners like this one; see
+// [Runner.KeepPool].
+func (r *Runner) CanKeepPool(ctx context.Context) error {
 	info, err := r.facts.get(ctx, r.engine)
 	if err != nil {
 		return err
@@ -245,10 +247,10 @@ func (r *Runner) KeepPool(ctx context.Context, idle time.Duration, ready func())
 	case idle < 0:
 		return &policy.FieldError{Field: "pool.idle", Rule: "is negative"}
 	}
-	if err := r.Keepable(ctx); err != nil {
+	if err := r.CanKeepPool(ctx); err != nil {
 		return err
 	}
-	passer, _ := r.engine.(engine.Passer) // it is keepable
+	passer, _ := r.engine.(engine.Passer) // CanKeepPool has checked that
 	if err := r.store.Prepare(); err != nil {
 		return err
 	}

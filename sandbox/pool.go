@@ -552,10 +552,11 @@ func (p *pool) discard(w *waiting) {
 		p.runner.log.Debug("a waiting container could not be removed yet", logRun, w.id, logError, err)
 		return
 	}
-	if err == nil {
+	gone := err == nil
+	if gone { // else its directory leads the next run to it
 		err = p.runner.store.Unreserve(w.id)
-	} // else its directory leads the next run to it
-	if err = errors.Join(err, giveBackUID(w.lease, err == nil)); err != nil {
+	}
+	if err = errors.Join(err, giveBackUID(w.lease, gone)); err != nil {
 		p.runner.log.Warn("a waiting container was left behind", logRun, w.id, logError, err)
 	}
 }

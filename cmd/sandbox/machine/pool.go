@@ -73,7 +73,7 @@ func keepPool(ctx context.Context, a *cli.App, s settings.Settings) (err error) 
 	if size == 0 {
 		size = poolSize
 	}
-	// Containers wait as long as the pool: one that has nothing to give is of no use.
+	// Containers wait as long as the pool does: a pool without containers is of no use.
 	bounds := sandbox.Pool{Size: size, Memory: int64(s.PoolMemory), Age: max(sandbox.DefaultPoolAge, s.PoolIdle)}
 	runner, err := s.Runner(a.Logger(), sandbox.WithPool(bounds))
 	if err != nil {

@@ -138,7 +138,7 @@ func ensurePool(ctx context.Context, a *cli.App, box *sandbox.Runner) {
 	if _, err := sandbox.Keeper(box.Store()); !errors.Is(err, sandbox.ErrNoKeeper) {
 		return
 	}
-	err := box.Keepable(ctx)
+	err := box.CanKeepPool(ctx)
 	if err == nil {
 		err = a.StartPool(ctx, box.Store(), false)
 	}
