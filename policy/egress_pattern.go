@@ -158,3 +158,17 @@ func (p HostPattern) permitsPort(port uint16) bool {
 
 // deniesPort is the rule for ports of denied hosts.
 func (p HostPattern) deniesPort(port uint16) bool { return p.port == 0 || port == p.port }
+
+// Covers reports whether a list with p permits every host and port that a list with q permits.
+func (p HostPattern) Covers(q HostPattern) bool {
+	port := p.port == q.port || p.port == 0 && (q.port == portHTTP || q.port == portHTTPS)
+	switch {
+	case !port:
+		return false
+	case q.prefix.IsValid():
+		return p.prefix.IsValid() && p.prefix.Bits() <= q.prefix.Bits() && p.prefix.Contains(q.prefix.Addr())
+	case q.suffix != "":
+		return p.suffix != "" && strings.HasSuffix(q.suffix, p.suffix)
+	}
+	return p.matchesHost(q.name, netip.Addr{})
+}

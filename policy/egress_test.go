@@ -293,3 +293,33 @@ func FuzzHosts(f *testing.F) {
 		require.False(t, r.Host(host, 443).Allowed && deny.Host(host, 443).Allowed, "permitted by a pattern, and not denied by the same")
 	})
 }
+
+func TestHostPatternCovers(t *testing.T) {
+	for _, c := range []struct {
+		p, q string
+		want bool
+	}{
+		{"a.example.org", "a.example.org", true},
+		{"a.example.org", "b.example.org", false},
+		{"a.example.org", "a.example.org:443", true},
+		{"a.example.org:443", "a.example.org", false},
+		{"a.example.org", "a.example.org:8443", false},
+		{"*.example.org", "a.example.org", true},
+		{"*.example.org", "*.b.example.org", true},
+		{"*.b.example.org", "*.example.org", false},
+		{"*.example.org", "example.org", false},
+		{"a.example.org", "*.example.org", false},
+		{"10.0.0.0/8", "10.1.0.0/16", true},
+		{"10.1.0.0/16", "10.0.0.0/8", false},
+		{"10.0.0.0/8", "10.0.0.7", true},
+		{"10.0.0.0/8", "a.example.org", false},
+		{"a.example.org", "10.0.0.7", false},
+		{"2001:db8::/32", "2001:db8::7", true},
+	} {
+		p, err := ParseHostPattern(c.p)
+		require.NoError(t, err)
+		q, err := ParseHostPattern(c.q)
+		require.NoError(t, err)
+		require.Equal(t, c.want, p.Covers(q), "%s covers %s", c.p, c.q)
+	}
+}

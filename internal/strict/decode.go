@@ -130,7 +130,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value, depth int) {
 	case n.Style&yaml.TaggedStyle != 0:
 		d.problem(n, path, "", "must not have a tag such as "+Quoted(n.Tag), nil)
 		return
-	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && v.Kind() != reflect.Interface:
 		if !d.Lenient && !slices.Contains(d.Nullable, path) {
 			d.problem(n, path, "", "must not be null: give a value or leave the key out", nil)
 		}
@@ -149,7 +149,13 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value, depth int) {
 	if d.own(path, n, v) {
 		return
 	}
+	if pairs, ok := v.Addr().Interface().(*Pairs); ok {
+		d.ordered(path, n, pairs, depth)
+		return
+	}
 	switch v.Kind() {
+	case reflect.Interface:
+		d.anything(path, n, v, depth)
 	case reflect.Struct:
 		d.structure(path, n, v, depth)
 	case reflect.Map:
