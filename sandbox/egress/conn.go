@@ -42,7 +42,7 @@ func (p *proxy) client(conn net.Conn) net.Conn {
 		p.requests.Add(1)
 		now := p.cfg.Now()
 		x := &exchange{began: now, entry: Entry{Time: now.UTC().Format(time.RFC3339Nano)}}
-		_, _ = x.fail(&refusal{"the limit of connections is reached"})
+		_, _ = x.fail(&RefusedError{"the limit of connections is reached"})
 		p.end(x)
 		// A short line to an empty socket does not block.
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))

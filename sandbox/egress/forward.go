@@ -26,7 +26,7 @@ func (p *proxy) newForwarder() *httputil.ReverseProxy {
 
 // forward answers a plain request.
 func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
-	var err error = &refusal{"a request must name its whole URL: this is a proxy"}
+	var err error = &RefusedError{"a request must name its whole URL: this is a proxy"}
 	if r.URL.IsAbs() {
 		err = p.admitRequest(exchangeOf(r), r)
 	}
@@ -55,16 +55,16 @@ func rewrite(r *httputil.ProxyRequest) {
 // admitRequest decides about a plain request.
 func (p *proxy) admitRequest(x *exchange, r *http.Request) error {
 	if r.URL.Scheme != "http" {
-		return &refusal{"the scheme must be http; others go through CONNECT"}
+		return &RefusedError{"the scheme must be http; others go through CONNECT"}
 	}
 	if r.URL.User != nil {
-		return &refusal{"the URL holds a user name"}
+		return &RefusedError{"the URL holds a user name"}
 	}
 	host, port := r.URL.Hostname(), uint16(80)
 	if text := r.URL.Port(); text != "" {
 		var err error
 		if port, err = policy.ParsePort(text); err != nil {
-			return &refusal{"the URL " + err.Error()}
+			return &RefusedError{"the URL " + err.Error()}
 		}
 	}
 	verdict, err := p.admit(x, host, port)
@@ -72,13 +72,13 @@ func (p *proxy) admitRequest(x *exchange, r *http.Request) error {
 	case err != nil:
 		return err
 	case port == 443:
-		return &refusal{"port 443 is for tunnels (CONNECT)"}
+		return &RefusedError{"port 443 is for tunnels (CONNECT)"}
 	case r.Method == http.MethodTrace:
-		return &refusal{"TRACE would show what the proxy adds"}
+		return &RefusedError{"TRACE would show what the proxy adds"}
 	case verdict.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return &refusal{"the level registry permits GET and HEAD"}
+		return &RefusedError{"the level registry permits GET and HEAD"}
 	case verdict.ReadOnly && (r.ContentLength != 0 || len(r.TransferEncoding) > 0):
-		return &refusal{"the level registry permits no body in a request"}
+		return &RefusedError{"the level registry permits no body in a request"}
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 // another one.
 func checkAnswer(answer *http.Response) error {
 	if answer.StatusCode == http.StatusSwitchingProtocols {
-		return &refusal{"the host changed the protocol"} // the library closes the connection
+		return &RefusedError{"the host changed the protocol"} // the library closes the connection
 	}
 	stripHeader(answer.Header)
 	return nil

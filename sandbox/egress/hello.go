@@ -59,15 +59,15 @@ func checkHello(hello *tls.ClientHelloInfo, name string, addr netip.Addr) error 
 	hides := func(id uint16) bool { return id == extensionECH || id == extensionESNI }
 	switch {
 	case slices.ContainsFunc(hello.Extensions, hides):
-		return &refusal{"the TLS server name is encrypted"}
+		return &RefusedError{"the TLS server name is encrypted"}
 	case addr.IsValid() && hello.ServerName == "":
 		return nil
 	case hello.ServerName == "":
-		return &refusal{"TLS without a server name"}
+		return &RefusedError{"TLS without a server name"}
 	}
 	said, _, err := policy.NormalizeHost(hello.ServerName)
 	if err != nil || said != name {
-		return &refusal{fmt.Sprintf("the TLS server name is %.300q", hello.ServerName)}
+		return &RefusedError{fmt.Sprintf("the TLS server name is %.300q", hello.ServerName)}
 	}
 	return nil
 }

@@ -34,17 +34,6 @@ const (
 	maxAddresses   = 64 // of one name
 )
 
-// resolver finds the addresses of a name, which ends in a dot; for example a
-// [*net.Resolver].
-type resolver interface {
-	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-}
-
-// dialer connects to an address; for example a [*net.Dialer].
-type dialer interface {
-	DialContext(ctx context.Context, network, address string) (net.Conn, error)
-}
-
 // config configures a proxy. Rules and all limits must be set; see
 // [policy.Policy.ApplyEgress].
 type config struct {
@@ -75,6 +64,7 @@ type stats struct {
 // proxy serves one run until it is closed.
 type proxy struct {
 	cfg       config
+	dialer    *Dialer
 	server    *http.Server
 	forwarder *httputil.ReverseProxy
 	log       *requestLog
@@ -94,17 +84,11 @@ type proxy struct {
 
 // start serves the connections of a listener, which the proxy closes.
 func start(listener net.Listener, cfg config) *proxy {
-	if cfg.Resolver == nil {
-		// The C library may use further name services, not all of which can be canceled.
-		cfg.Resolver = &net.Resolver{PreferGo: true}
-	}
-	if cfg.Dialer == nil {
-		cfg.Dialer = &net.Dialer{}
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	p := &proxy{cfg: cfg, conns: map[net.Conn]struct{}{}, log: &requestLog{to: cfg.Log, limit: cfg.LogLimit}}
+	d := &Dialer{Rules: cfg.Rules, Hosts: cfg.Hosts, Resolver: cfg.Resolver, Net: cfg.Dialer}
+	p := &proxy{cfg: cfg, dialer: d, conns: map[net.Conn]struct{}{}, log: &requestLog{to: cfg.Log, limit: cfg.LogLimit}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.forwarder = p.newForwarder()
 	p.server = &http.Server{
@@ -214,17 +198,11 @@ func (p *proxy) end(x *exchange) {
 	p.log.add(x.entry)
 }
 
-// A refusal is an error because the rules or limits of the run forbid a request.
-type refusal struct{ rule string }
-
-func (r *refusal) Error() string { return r.rule }
-
 // fail records why a request failed, and returns the answer for the program.
 func (x *exchange) fail(err error) (status int, text string) {
-	var no *refusal
-	if errors.As(err, &no) {
-		x.entry.Verdict, x.entry.Rule = Refused, clip(no.rule, 500)
-		return http.StatusForbidden, "refused by the sandbox: " + no.rule + "\n"
+	if no, ok := errors.AsType[*RefusedError](err); ok {
+		x.entry.Verdict, x.entry.Rule = Refused, clip(no.Rule, 500)
+		return http.StatusForbidden, "refused by the sandbox: " + no.Rule + "\n"
 	}
 	x.entry.Error = clip(err.Error(), 500)
 	return http.StatusBadGateway, "the sandbox could not pass the request on: " + reason(err) + "\n"
@@ -247,14 +225,14 @@ func (p *proxy) admit(x *exchange, host string, port uint16) (policy.HostVerdict
 	}
 	switch limits := p.cfg.Limits; {
 	case p.requests.Load() > int64(limits.Requests):
-		return policy.HostVerdict{}, &refusal{"the limit of requests is reached"}
+		return policy.HostVerdict{}, &RefusedError{"the limit of requests is reached"}
 	case p.spent():
-		return policy.HostVerdict{}, &refusal{"the limit of bytes is reached"}
+		return policy.HostVerdict{}, &RefusedError{"the limit of bytes is reached"}
 	}
 	v := p.cfg.Rules.Host(host, port)
 	x.entry.Rule = v.Rule
 	if !v.Allowed {
-		return v, &refusal{v.Rule}
+		return v, &RefusedError{v.Rule}
 	}
 	return v, nil
 }

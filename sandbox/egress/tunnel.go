@@ -49,15 +49,15 @@ func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 // admitTunnel decides about the host and port of a CONNECT.
 func (p *proxy) admitTunnel(x *exchange, r *http.Request) (policy.HostVerdict, string, error) {
 	if r.URL.User != nil {
-		return policy.HostVerdict{}, "", &refusal{"CONNECT holds a user name"}
+		return policy.HostVerdict{}, "", &RefusedError{"CONNECT holds a user name"}
 	}
 	host, portText, err := net.SplitHostPort(r.URL.Host)
 	if err != nil {
-		return policy.HostVerdict{}, "", &refusal{"CONNECT must name a host and a port"}
+		return policy.HostVerdict{}, "", &RefusedError{"CONNECT must name a host and a port"}
 	}
 	port, err := policy.ParsePort(portText)
 	if err != nil {
-		return policy.HostVerdict{}, "", &refusal{"CONNECT " + err.Error()}
+		return policy.HostVerdict{}, "", &RefusedError{"CONNECT " + err.Error()}
 	}
 	verdict, err := p.admit(x, host, port)
 	return verdict, host, err
@@ -112,7 +112,7 @@ func checkTLS(ctx context.Context, x *exchange, client net.Conn) (net.Conn, erro
 	case err != nil && len(seen) == 0:
 		return nil, err // the client sent nothing
 	case err != nil:
-		err = &refusal{fmt.Sprintf("the tunnel holds no TLS (%.100s)", reason(err))}
+		err = &RefusedError{fmt.Sprintf("the tunnel holds no TLS (%.100s)", reason(err))}
 	default:
 		err = checkHello(hello, name, addr)
 	}
