@@ -3,7 +3,8 @@
 package configs
 
 import (
-	_ "embed" // for go:embed
+	"embed"
+	"io/fs"
 	"slices"
 )
 
@@ -21,6 +22,9 @@ var tools []byte
 
 //go:embed registries.yaml
 var registries []byte
+
+//go:embed adapters/*.yaml
+var adapters embed.FS
 
 // Images returns the shipped image catalog (images.yaml). The caller owns the
 // slice.
@@ -40,3 +44,12 @@ func Tools() []byte { return slices.Clone(tools) }
 // Registries returns the shipped list of package registries (registries.yaml). The
 // caller owns the slice.
 func Registries() []byte { return slices.Clone(registries) }
+
+// Adapters returns the shipped adapters of tools, a file each.
+func Adapters() fs.FS {
+	files, err := fs.Sub(adapters, "adapters")
+	if err != nil {
+		panic("configs: " + err.Error()) // the name is a valid one
+	}
+	return files
+}

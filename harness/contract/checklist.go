@@ -24,7 +24,7 @@ var points = []struct {
 	fails []string
 }{
 	{"CK-01", "tool_registered_and_active", []string{"IV-01"}},
-	{"CK-01", "adapter_matches_tool", []string{"adapter_id"}},
+	{"CK-01", "adapter_matches_tool", []string{"adapter_id", "inputs.operation"}},
 	{"CK-01", "inputs_validated", []string{"CX-01", "IV-02", "IV-03", "IV-04", "IV-05", "DT-01"}},
 	{"CK-01", "limits_set", []string{"CX-02", "CX-05"}},
 	{"CK-01", "allowlist_permits", []string{"IV-01", "CX-03", "CX-04", "approval"}},
@@ -75,7 +75,11 @@ func (run *execution) checkBefore() {
 		approved = ", approved by " + quoted(run.approval.ApprovedBy)
 	}
 	run.check("tool_registered_and_active", true, "%s", tool)
-	run.check("adapter_matches_tool", true, "no adapter is named: the command is run as it stands")
+	adapter := "no adapter is named: the command is run as it stands"
+	if a := e.Adapted; a != nil {
+		adapter = a.Matches
+	}
+	run.check("adapter_matches_tool", true, "%s", adapter)
 	run.check("inputs_validated", true, "%s, %s, %s stripped", text.Count(len(e.Contract.Inputs.Arguments), "argument"),
 		text.Count(len(run.resolved.InputFiles), "input file"), text.Count(len(run.outcome.Stripped), "variable"))
 	run.check("limits_set", true, "profile %s: %d ms, %v, %s, at most %s more%s", e.Profile, e.Timeout.Milliseconds(), e.Memory,

@@ -19,6 +19,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -43,6 +45,12 @@ type Options struct {
 	Request sandbox.Request
 	// Approvals remembers approvals.
 	Approvals Approvals
+	// Policy bounds the network of adapters that call a server themselves. Programs have the
+	// policy of the runner.
+	Policy policy.Policy
+	// Jitter returns the pause before an attempt of an adapter, from the one that doubles each
+	// time; nil is between half and the whole of it.
+	Jitter func(wait time.Duration) time.Duration
 }
 
 // Job is one contract: a document, or a parsed one.
@@ -58,11 +66,13 @@ type Job struct {
 	// Approval takes precedence.
 	Approver Approver
 
-	// IO shows the output as it is written. The stdin is that of the contract.
+	// IO shows the output as it is written. The stdin is that of the contract. The stdout of an
+	// adapter is not shown: its value is in the outcome.
 	IO    sandbox.IO
 	Hooks sandbox.Hooks
 
 	labels map[string]string // of the run
+	emit   func(trial.Event) // may be nil
 }
 
 // Harness executes contracts. Its methods may be called concurrently.
@@ -71,6 +81,8 @@ type Harness struct {
 	Options
 	// clocks has the path of libfaketime by image ID, empty for an image without it.
 	clocks sync.Map
+	// session has the outcomes of calls that are the same during a session (DT-02).
+	session session
 }
 
 // New returns a harness that runs programs in a box.
@@ -78,7 +90,7 @@ func New(box sandbox.Box, o Options) (*Harness, error) {
 	if box == nil || o.Root == "" {
 		return nil, errors.New("contract: there is no box, or no root")
 	}
-	return &Harness{box: box, Options: o}, nil
+	return &Harness{box: box, Options: o, session: newSession()}, nil
 }
 
 // Plan is [Harness.Run] up to the moment before the start: the outcome has the status planned,
@@ -92,14 +104,23 @@ func (h *Harness) Plan(ctx context.Context, job Job) (Outcome, error) {
 // Run executes a contract. A contract that breaks a rule, and a program that fails, are
 // outcomes. An error means that we failed; the outcome then says how far the execution came.
 func (h *Harness) Run(ctx context.Context, job Job) (Outcome, error) {
-	return h.newExecution(job).carryOut(ctx)
+	run := h.newExecution(job)
+	if run.Effective.Adapted != nil && len(run.outcome.Violations) == 0 {
+		return h.viaAdapter(ctx, job, run)
+	}
+	return run.carryOut(ctx)
 }
 
 func (run *execution) carryOut(ctx context.Context) (Outcome, error) {
 	err := run.prepare(ctx)
 	if err == nil && len(run.outcome.Violations) == 0 {
-		err = run.execute(ctx)
+		if run.Effective.Adapted.isRemote() {
+			err = run.callRemote(ctx)
+		} else {
+			err = run.execute(ctx)
+		}
 	}
+	run.outcome.usage = run.usage()
 	return run.end(ctx, err), err
 }
 
@@ -122,6 +143,14 @@ type execution struct {
 	// id is the ID of the run, and record the directory of its record.
 	id, record string
 	result     *result.Result
+	// remoteEgress is the network of a remote call, and ended says that it was accounted for.
+	remoteEgress policy.Egress
+	ended        bool
+	// asked is the contract before its adapter. before are the earlier attempts of the call, and
+	// wait is the pause after the last one.
+	asked  Contract
+	before []Attempt
+	wait   time.Duration
 
 	outcome Outcome
 	checks  map[string]CheckPoint
@@ -136,10 +165,14 @@ func (h *Harness) newExecution(job Job) *execution {
 	} else {
 		run.Examination = h.Rules.Examine(job.Text)
 	}
+	run.asked = run.Contract
+	if a := run.Effective.Adapted; a != nil {
+		run.Contract, run.outcome.Call = a.Contract, a.newCall()
+	}
 	c := run.Contract
 	run.outcome = Outcome{
 		Schema: OutcomeSchemaV1, ExecutionID: c.ExecutionID, ToolID: c.ToolID, AdapterID: c.AdapterID,
-		ContractSHA256: run.Effective.ContractSHA256, Metadata: c.Metadata,
+		ContractSHA256: run.Effective.ContractSHA256, Metadata: c.Metadata, Call: run.outcome.Call,
 		Violations: run.Violations, Stripped: run.Stripped, Warnings: run.Effective.Warnings,
 	}
 	if c.ExecutionID == "" {
@@ -174,6 +207,12 @@ func (run *execution) prepare(ctx context.Context) error {
 		return err
 	}
 	broken := len(run.outcome.Violations) > 0
+	if e.Adapted.isRemote() {
+		if broken {
+			return nil
+		}
+		return run.planRemote()
+	}
 	if broken && (e.FilesystemLevel == "" || e.NetworkLevel == "" || e.Contract.Inputs.Command == "") {
 		return nil
 	}
@@ -196,7 +235,10 @@ func (run *execution) prepare(ctx context.Context) error {
 
 // execute runs the program and accounts for it.
 func (run *execution) execute(ctx context.Context) error {
-	hooks, streams := run.job.Hooks, sandbox.IO{Stdout: run.job.IO.Stdout, Stderr: run.job.IO.Stderr}
+	hooks, streams := run.hooks(), sandbox.IO{Stdout: run.job.IO.Stdout, Stderr: run.job.IO.Stderr}
+	if run.Effective.Adapted != nil {
+		streams.Stdout = nil
+	}
 	if text := run.Contract.Inputs.Stdin; text != nil {
 		streams.Stdin = strings.NewReader(*text)
 	}
@@ -205,7 +247,7 @@ func (run *execution) execute(ctx context.Context) error {
 		begun = run.begin(id)
 		return begun
 	}
-	res, err := run.box.Run(ctx, run.request, streams, hooks)
+	res, answer, err := run.runProgram(ctx, streams, hooks)
 	if used, ok := errors.AsType[*ApprovalUsedError](begun); ok {
 		run.refuse([]Violation{used.violation()})
 		return nil
@@ -221,6 +263,13 @@ func (run *execution) execute(ctx context.Context) error {
 	run.result = res
 	run.id, run.record = res.ID, run.box.Store().RecordDir(res.ID) // also if the program did not begin
 	run.account(ctx, res)
+	if a := run.Effective.Adapted; a != nil {
+		if a.Read != nil {
+			answer = a.Read(run.outcome)
+		}
+		run.answered(answer)
+		run.outcome.Call.Attempts = append(slices.Clone(run.before), run.attempt())
+	}
 	fillLists(reflect.ValueOf(&run.outcome))
 	return errors.Join(err, write(run.record, OutcomeFile, run.outcome.ExecutionID, run.outcome.Encode))
 }
@@ -241,7 +290,7 @@ func (run *execution) begin(id string) error {
 func (run *execution) end(ctx context.Context, err error) Outcome {
 	o := &run.outcome
 	switch {
-	case run.result != nil:
+	case run.result != nil, run.ended:
 		return *o
 	case err != nil:
 		o.Status, o.Error, o.Executed = StatusFailed, strings.TrimSpace(err.Error()), nil

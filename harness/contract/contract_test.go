@@ -70,7 +70,7 @@ func TestExecute(t *testing.T) {
 	require.NoError(t, err)
 	var again Outcome
 	require.NoError(t, json.Unmarshal(text, &again))
-	again.conclusive = o.conclusive // is not part of the document
+	again.conclusive, again.usage = o.conclusive, o.usage // are not part of the document
 	require.Equal(t, o, again)
 	kept, err := Load(filepath.Join(o.Evidence.Path, ContractFile))
 	require.NoError(t, err)

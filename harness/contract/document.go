@@ -39,7 +39,8 @@ type Contract struct {
 	ExecutionID string `json:"execution_id,omitempty"`
 	// ToolID is the tool of the registry that is run (IV-01).
 	ToolID string `json:"tool_id,omitempty"`
-	// AdapterID is the adapter that carries out the call; empty for none.
+	// AdapterID is the adapter that carries out the call. Without it and without a command, it is
+	// the first active adapter of the tool (CI-05).
 	AdapterID string `json:"adapter_id,omitempty"`
 
 	Inputs      Inputs      `json:"inputs"`
@@ -52,8 +53,12 @@ type Contract struct {
 // Inputs are given to the program.
 type Inputs struct {
 	// Command is the first word, looked up in the image's PATH. There is no shell
-	// (resolution 8).
-	Command string `json:"command"`
+	// (resolution 8). An adapter has a command of its own: then it is empty or the same.
+	Command string `json:"command,omitempty"`
+	// Operation is the operation of the adapter, and Parameters are its parameters (resolution
+	// 20). Both are for contracts with an adapter.
+	Operation  string         `json:"operation,omitempty"`
+	Parameters map[string]any `json:"parameters,omitempty"`
 	// Arguments are passed on unchanged.
 	Arguments []string `json:"arguments,omitempty"`
 	// Environment is added to the fixed variables. Variables that are not approved are

@@ -64,7 +64,9 @@ type Outcome struct {
 	// Differences compare the program with the expectations of the contract.
 	Differences []Difference `json:"differences"`
 
-	// Executed is nil if nothing was run.
+	// Call is the call of an adapter; nil for a contract without one.
+	Call *Call `json:"call"`
+	// Executed is nil if no program was run.
 	Executed *Executed `json:"executed"`
 	// Approval is nil if the contract needed none.
 	Approval *Approval `json:"approval"`
@@ -98,6 +100,10 @@ type Outcome struct {
 
 	// conclusive says that the outcome is about the contract and its program.
 	conclusive bool
+	// unsent says that a call did not reach its tool.
+	unsent bool
+	// usage is that of all attempts of a call.
+	usage trial.Usage
 }
 
 // Executed is a contract as it was executed.

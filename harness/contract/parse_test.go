@@ -20,6 +20,8 @@ tool_id: T-5
 adapter_id: ADP-1
 inputs:
   command: five
+  operation: read
+  parameters: {n: 1, list: [a, null, true], deep: {x: 2.5}}
   arguments: [-a, "b c"]
   environment: {A: "1"}
   working_directory: src
@@ -62,6 +64,9 @@ func TestParse(t *testing.T) {
 	_, violations, stripped := testRules(t).Validate(c)
 	require.Len(t, violations, 1, "there are no adapters")
 	require.Equal(t, "adapter_id", violations[0].Field)
+	c.AdapterID = ""
+	_, violations, _ = testRules(t).Validate(c)
+	require.Len(t, violations, 2, "they are for adapters")
 	require.Empty(t, stripped)
 }
 

@@ -23,6 +23,8 @@ type Rules struct {
 	// OpenAllowlist permits commands of no registered tool (resolution 12). A contract that
 	// names a registered tool must still comply with it.
 	OpenAllowlist bool
+	// Adapters carry out contracts that name an adapter; nil refuses these.
+	Adapters Adapters
 	// ApprovedEnv, if not nil, are the only variables that reach the program: names, or
 	// prefixes that end with '*'. All others are stripped.
 	ApprovedEnv []string
@@ -35,7 +37,9 @@ type Effective struct {
 	// ContractSHA256 is [Contract.SHA256] of the contract as it was read.
 	ContractSHA256 string
 	// Tool is nil for an unregistered tool.
-	Tool    *registry.Tool
+	Tool *registry.Tool
+	// Adapted is how the adapter of the contract carries it out; nil without one.
+	Adapted *Adapted
 	Profile string
 
 	Timeout time.Duration
@@ -62,8 +66,13 @@ type Effective struct {
 // (CX-03, CX-04), outputs (CX-05) and the rest. It returns all violations in this order, at
 // most a hundred, and the variables that are stripped. If there are violations, only the
 // hash of Effective is valid.
+// A contract with an adapter is checked as its adapter carries it out.
 func (r Rules) Validate(c Contract) (e Effective, violations, stripped []Violation) {
-	k := &checker{rules: r, given: c, c: c.WithDefaults(r.Profiles)}
+	adapted, refused := r.adapt(c)
+	if adapted != nil {
+		c = adapted.Contract
+	}
+	k := &checker{rules: r, given: c, c: c.WithDefaults(r.Profiles), adapted: adapted, unadapted: refused}
 	for _, check := range []struct {
 		code string
 		do   func()
@@ -114,8 +123,11 @@ type checker struct {
 	rules Rules
 	code  string // of the check that runs
 	// given is the contract as it was read, c the same with defaults filled in.
-	given, c             Contract
-	t                    *registry.Tool
+	given, c Contract
+	t        *registry.Tool
+	// adapted is the call of an adapter, unadapted the reasons why there is none.
+	adapted              *Adapted
+	unadapted            []Violation
 	violations, stripped []Violation
 	warnings, needs      []string
 	env                  map[string]string
@@ -140,7 +152,7 @@ func (k *checker) effective() Effective {
 	s, capture := k.c.Sandbox, k.c.Outputs.Capture
 	size := func(p *int64) policy.Size { return policy.Size(valueOf(p)) }
 	e := Effective{
-		Contract: k.c, Tool: k.t, Profile: s.Profile,
+		Contract: k.c, Tool: k.t, Adapted: k.adapted, Profile: s.Profile,
 		Timeout: time.Duration(valueOf(s.TimeoutMS)) * time.Millisecond, Memory: size(s.MemoryMB) * policy.MiB,
 		CPUs: valueOf(s.CPUCores), MaxChildren: valueOf(s.Processes.MaxChildren), AllowFork: *s.Processes.AllowFork,
 		FilesystemLevel: policy.FilesystemLevel(s.Filesystem.Level), NetworkLevel: policy.NetworkLevel(s.Network.Level),

@@ -50,7 +50,7 @@ func textRule(text string, most int) string {
 // tool checks that the command may be executed (IV-01). By default none may.
 func (k *checker) tool() {
 	id, command := k.c.ToolID, k.c.Inputs.Command
-	if command == "" {
+	if command == "" && !k.adapted.isRemote() && len(k.unadapted) == 0 {
 		k.refuse("inputs.command", nil, "must not be empty")
 	}
 	if t, ok := k.rules.Registry.Tool(id); ok {

@@ -233,10 +233,22 @@ func (k *checker) determinism() {
 // iso8601 are the accepted forms of a time in the metadata.
 var iso8601 = []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly}
 
-// adapter refuses every adapter, because there are none (CK-01).
+// adapter checks the call of an adapter (CK-01).
 func (k *checker) adapter() {
-	if id := k.c.AdapterID; id != "" {
+	id, in := k.c.AdapterID, k.c.Inputs
+	k.violations = append(k.violations, k.unadapted...)
+	if k.adapted != nil || len(k.unadapted) > 0 {
+		return
+	}
+	if id != "" {
 		k.refuse("adapter_id", id, "No adapter found: leave it out to run the command itself").sentence = fmt.Sprintf("No adapter found '%s'", text.Short(id, mostShown))
+		return
+	}
+	if in.Operation != "" {
+		k.refuse("inputs.operation", in.Operation, "is for contracts with an adapter")
+	}
+	if len(in.Parameters) > 0 {
+		k.refuse("inputs.parameters", nil, "are for contracts with an adapter")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // The words of an outcome are those of the code.
 func TestOutcomeWords(t *testing.T) {
 	s := schematest.Load(t, OutcomeSchemaJSON)
-	require.Equal(t, slices.Concat([]string{StatusRefused, StatusPlanned, StatusFailed, StatusAbandoned}, schematest.Names(result.Statuses())),
+	require.Equal(t, slices.Concat([]string{StatusRefused, StatusPlanned, StatusFailed, StatusAbandoned, StatusAnswered, StatusUnreachable, StatusBlocked}, schematest.Names(result.Statuses())),
 		schematest.Enum(t, s, "status"))
 	require.Equal(t, []string{RetainSession, RetainEvidence, ""}, schematest.Enum(t, s.Defs["evidence"], "retention"))
 	var names []string

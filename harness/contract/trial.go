@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // Trial returns the harness for queues. The document of a job is a contract, and the detail of
@@ -34,20 +35,35 @@ func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, erro
 }
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	started, run := time.Now(), t.h.newExecution(Job{Text: job.Spec, labels: job.Labels(roleProgram)})
-	event := func(kind trial.EventKind, text string) {
-		emit(trial.Event{Kind: kind, Run: run.id, Role: roleProgram, Text: text})
-	}
-	run.job.Hooks.Waiting = func(why string) { event(trial.EventWaiting, why) }
-	run.job.Hooks.Started = func() { event(trial.EventStarted, "") }
-	o, err := run.carryOut(ctx)
+	started := time.Now()
+	o, err := t.h.Run(ctx, Job{Text: job.Spec, labels: job.Labels(roleProgram), emit: emit})
 	res, encodeErr := o.Trial(job)
-	res.Started = started
-	if ran := run.result; ran != nil {
-		res.Usage = trial.Usage{WallSeconds: ran.DurationSeconds, CPUSeconds: ran.Resources.CPUSeconds,
-			GPUSeconds: ran.DurationSeconds * float64(len(ran.Enforced.GPUs)), Runs: 1}
-	}
+	res.Started, res.Usage = started, o.usage
 	return res, errors.Join(err, encodeErr)
+}
+
+// hooks are those of the job, and report to its queue.
+func (run *execution) hooks() sandbox.Hooks {
+	hooks := run.job.Hooks
+	if run.job.emit == nil {
+		return hooks
+	}
+	event := func(kind trial.EventKind, text string) {
+		run.job.emit(trial.Event{Kind: kind, Run: run.id, Role: roleProgram, Text: text})
+	}
+	hooks.Waiting = func(why string) { event(trial.EventWaiting, why) }
+	hooks.Started = func() { event(trial.EventStarted, "") }
+	return hooks
+}
+
+// usage is that of the run.
+func (run *execution) usage() trial.Usage {
+	ran := run.result
+	if ran == nil {
+		return trial.Usage{}
+	}
+	return trial.Usage{WallSeconds: ran.DurationSeconds, CPUSeconds: ran.Resources.CPUSeconds,
+		GPUSeconds: ran.DurationSeconds * float64(len(ran.Enforced.GPUs)), Runs: 1}
 }
 
 // Trial is the outcome in the shape that all harnesses share, without its usage.
@@ -65,8 +81,14 @@ func (o Outcome) Trial(job trial.Job) (trial.Result, error) {
 	for _, file := range o.OutputFiles {
 		res.Files = append(res.Files, file.File)
 	}
-	if o.Evidence.RunID != "" {
-		res.Runs = append(res.Runs, trial.RunRef{ID: o.Evidence.RunID, Role: roleProgram})
+	runs := []Attempt{{RunID: o.Evidence.RunID}}
+	if o.Call != nil && len(o.Call.Attempts) > 0 {
+		runs = o.Call.Attempts
+	}
+	for _, each := range runs {
+		if each.RunID != "" {
+			res.Runs = append(res.Runs, trial.RunRef{ID: each.RunID, Role: roleProgram})
+		}
 	}
 	var err error
 	res.Detail, err = o.Encode()

@@ -29,6 +29,12 @@ type Violation struct {
 	sentence string
 }
 
+// WithSentence returns the violation with a sentence that replaces the usual error of the outcome.
+func (v Violation) WithSentence(sentence string) Violation {
+	v.sentence = sentence
+	return v
+}
+
 // String is the violation without its line.
 func (v Violation) String() string {
 	what := strings.TrimSpace(v.Field + " " + v.Value)
@@ -103,6 +109,7 @@ const (
 	hintLevels       = "see what each level opens with: sandbox contract new"
 	hintProfile      = "a profile with other limits is named with sandbox.profile; profiles of your own with --profiles"
 	hintMachine      = "ask for less, or name an engine that has more with --host or --context"
+	hintRemote       = "permit the host of the adapter in the contract: sandbox.network with level api and allow; or leave the network of the contract out"
 	hintPrivate      = "permit such addresses with SANDBOX_ALLOW_PRIVATE_EGRESS=true or allow_private_egress in the user's configuration"
 	hintEgress       = "permit the level with SANDBOX_ALLOW_EGRESS or allow_egress in the user's configuration"
 )
@@ -111,6 +118,9 @@ const (
 // counts.
 var hints = []struct{ code, field, hint string }{
 	{"CK-01", "approval", "an approval is for one execution of one contract: make another with: sandbox contract approve"},
+	{"CX-01", "inputs.parameters", "see the parameters with: sandbox adapter show ID --level L3"},
+	{"CK-01", "inputs.operation", "see the operations with: sandbox adapter show ID"},
+	{"CK-01", "adapter_id", "see the adapters with: sandbox adapter list"},
 	{"CX-03", "root", "choose another folder with --root"},
 	{"IV-01", "", "see the tools and their commands with: sandbox contract tools; a registry of your own is named with --registry"},
 	{"IV-02", "", "without --strict arguments are passed on as they are: there is no shell"},

@@ -61,6 +61,8 @@ type Retry struct {
 	If func(Result) bool
 	// Wait is the pause before the first retry. It doubles each time, up to a minute.
 	Wait time.Duration
+	// Jitter returns the pause that is made, from that of Wait; nil is the same.
+	Jitter func(wait time.Duration) time.Duration
 	// Alone tries jobs again when all others have ended, one after the other: a job that its
 	// neighbours disturbed then has none. No other job waits for it.
 	Alone bool
@@ -347,7 +349,11 @@ func (r *running) again(res Result) bool {
 
 // wait returns the pause after a try.
 func (r Retry) wait(try int) time.Duration {
-	return min(min(r.Wait, maxWait)<<min(try-1, 20), maxWait)
+	wait := min(min(r.Wait, maxWait)<<min(try-1, 20), maxWait)
+	if r.Jitter != nil {
+		wait = r.Jitter(wait)
+	}
+	return wait
 }
 
 // try runs a job once more, and completes its result.
@@ -374,7 +380,7 @@ func (r *running) try(ctx context.Context, job Job, was tried) tried {
 	}
 	res.Usage.Runs = max(res.Usage.Runs, len(res.Runs))
 	r.use(res.Usage)
-	res.Runs, res.Usage = slices.Concat(was.res.Runs, res.Runs), was.res.Usage.plus(res.Usage)
+	res.Runs, res.Usage = slices.Concat(was.res.Runs, res.Runs), was.res.Usage.Plus(res.Usage)
 	return tried{was.n + 1, res.complete(), err}
 }
 
@@ -382,7 +388,7 @@ func (r *running) try(ctx context.Context, job Job, was tried) tried {
 func (r *running) use(u Usage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.summary.Usage = r.summary.Usage.plus(u)
+	r.summary.Usage = r.summary.Usage.Plus(u)
 	switch used, b := r.summary.Usage, r.Budget; {
 	case b.Runs > 0 && used.Runs >= b.Runs:
 		r.stop(&BudgetError{"runs", strconv.Itoa(b.Runs)})
@@ -426,7 +432,8 @@ func (s *Summary) count(v Verdict) {
 	}
 }
 
-func (u Usage) plus(v Usage) Usage {
+// Plus adds two usages.
+func (u Usage) Plus(v Usage) Usage {
 	return Usage{
 		WallSeconds: u.WallSeconds + v.WallSeconds, CPUSeconds: u.CPUSeconds + v.CPUSeconds,
 		GPUSeconds: u.GPUSeconds + v.GPUSeconds, Runs: u.Runs + v.Runs,

@@ -53,7 +53,7 @@ func outcomeLine(o contract.Outcome, p Palette) string {
 	if text := endingText(o); text != "" {
 		parts = append(parts, text)
 	}
-	if !o.Success && o.Error != "" && len(o.Differences) == 0 && !o.TimedOut && o.Status != result.StatusCanceled.String() &&
+	if !o.Success && o.Error != "" && (len(o.Differences) == 0 || o.Call != nil) && !o.TimedOut && o.Status != result.StatusCanceled.String() &&
 		o.Status != result.StatusOutOfMemory.String() {
 		parts = append(parts, o.Error)
 	}
@@ -74,7 +74,25 @@ func outcomeLine(o contract.Outcome, p Palette) string {
 	if o.Truncated {
 		parts = append(parts, "output cut")
 	}
-	return head + " · " + terminal.Line(strings.Join(append(parts, "id "+o.Evidence.RunID), " · "))
+	if o.Call != nil {
+		parts = append(parts, callText(*o.Call))
+	}
+	if o.Evidence.RunID != "" {
+		parts = append(parts, "id "+o.Evidence.RunID)
+	}
+	return head + " · " + terminal.Line(strings.Join(parts, " · "))
+}
+
+// callText is the adapter of a call.
+func callText(c contract.Call) string {
+	shown := c.AdapterID
+	if c.Operation != "" {
+		shown += " " + c.Operation
+	}
+	if n := len(c.Attempts); n > 1 {
+		shown += fmt.Sprintf(", attempt %d", n)
+	}
+	return shown
 }
 
 // endingText is how a program ended, and the action that follows. It is empty for an
@@ -97,6 +115,9 @@ func endingText(o contract.Outcome) string {
 		}
 	case o.ExitCode == nil:
 		shown = strings.ReplaceAll(o.Status, "_", " ")
+		if o.Call != nil && o.Call.Code != nil {
+			shown += fmt.Sprintf(" with %d", *o.Call.Code)
+		}
 	case o.Signal > 0:
 		shown = fmt.Sprintf("exit code %d", *o.ExitCode)
 		notes = append(notes, cmp.Or(result.SignalName(o.Signal), "signal "+strconv.Itoa(o.Signal)))

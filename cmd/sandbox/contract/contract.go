@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
@@ -18,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/contract/adapter"
 	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
@@ -25,7 +27,7 @@ import (
 )
 
 // contractKeys are the settings of the rules for contracts.
-var contractKeys = []string{"tool_registry", "profiles", "strict"}
+var contractKeys = []string{"tool_registry", "adapters", "profiles", "strict"}
 
 // The files of contracts.
 var (
@@ -63,12 +65,29 @@ func rulesOf(s settings.Settings) (contract.Rules, error) {
 	if rules.Registry, err = registryOf(s); err != nil {
 		return rules, err
 	}
+	if rules.Adapters, err = Adapters(s, false); err != nil {
+		return rules, err
+	}
 	if rules.Profiles, err = policy.ParseProfiles(configs.Profiles(), "profiles.yaml"); err != nil || s.Profiles == "" {
 		return rules, err
 	}
 	own, err := cli.ReadFile(profilesFile, s.Profiles, policy.ParseProfiles)
 	maps.Copy(rules.Profiles, own)
 	return rules, err
+}
+
+// Adapters are the adapters of the settings. refresh forgets what earlier processes found out
+// about them.
+func Adapters(s settings.Settings, refresh bool) (*adapter.Registry, error) {
+	stateDir, err := s.StateDirectory()
+	if err != nil {
+		return nil, err
+	}
+	adapters, err := adapter.Open(s.Adapters, configs.Adapters(), adapter.OpenCache(filepath.Join(stateDir, "adapters"), refresh))
+	if err != nil {
+		return nil, cli.WithHint(err, "check them with: sandbox adapter validate FILE")
+	}
+	return adapters, nil
 }
 
 // registryOf are the tools that contracts may name.
@@ -111,6 +130,9 @@ default.`,
 			page, err := template.New("contract").Funcs(template.FuncMap{"pad": pad}).Parse(contractTemplate)
 			if err != nil {
 				return err
+			}
+			if len(found.Scope.Commands) == 0 {
+				return cli.WithHint(fmt.Errorf("--tool %q: the tool has no commands", tool), "call it through an adapter: sandbox adapter list")
 			}
 			command, arguments := found.Scope.Commands[0], "[]"
 			if strings.HasPrefix(command, "pytest") {

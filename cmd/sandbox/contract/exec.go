@@ -22,8 +22,10 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
+// execFlags are the flags of a command that carries out contracts.
 type execFlags struct {
 	file, root             string
+	source                 string // the contract in messages
 	approver               contract.Approver
 	approval               string
 	addHosts, dependencies []string
@@ -66,8 +68,14 @@ something else than the contract wants, 2 wrong usage.`,
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return execute(ctx, a, s, f) }),
 	}
+	cmd.Flags().StringVarP(&f.file, "file", "f", "", "contract, a YAML or JSON `file`, or - for stdin (required)")
+	f.register(a, cmd)
+	return cmd
+}
+
+// register adds the flags that do not name the contract.
+func (f *execFlags) register(a *cli.App, cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "file", "f", "", "contract, a YAML or JSON `file`, or - for stdin (required)")
 	flags.StringVar(&f.root, "root", "", "`directory` that the paths of the contract are relative to (default: the Git work tree or the directory of the file)")
 	a.SettingFlags(cmd, contractKeys...)
 	flags.StringVar(&f.approver.Name, "approve", "", "approve what the contract needs, as `NAME`")
@@ -78,7 +86,6 @@ something else than the contract wants, 2 wrong usage.`,
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check everything, print what would be run as JSON, and run nothing")
 	a.SettingFlags(cmd, "image", "allow_unlocked", "runtime", "user", "transfer", "grace", "disk", "json", "quiet", "raw")
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
-	return cmd
 }
 
 func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) error {
@@ -86,6 +93,12 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 	if err != nil {
 		return err
 	}
+	f.source = sourceName(f.file)
+	return f.carryOut(ctx, a, s, text)
+}
+
+// carryOut carries out the text of a contract, and shows its outcome.
+func (f execFlags) carryOut(ctx context.Context, a *cli.App, s settings.Settings, text []byte) error {
 	job := contract.Job{Text: text, Approver: f.approver}
 	options, err := f.options(s)
 	if err != nil {
@@ -119,7 +132,7 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 	do := h.Plan
 	if !f.dryRun {
 		do = func(ctx context.Context, job contract.Job) (contract.Outcome, error) {
-			return runRecorded(ctx, x, h, job, sourceName(f.file))
+			return runRecorded(ctx, x, h, job, f.source)
 		}
 	}
 	o, err := do(ctx, job)
@@ -138,7 +151,18 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 		return a.PrintJSON(o)
 	}
 	quiet := a.IsQuiet(s) && (!refused || s.JSON)
+	if o.Call != nil && o.Success && !s.JSON {
+		err = errors.Join(err, printValue(a, o.Call.Value))
+	}
 	return errors.Join(a.Present(o, quiet, s, func() []string { return outcomeLines(a, o, f, options.Root) }), err)
+}
+
+// printValue prints the value of a call: a text as it is, anything else as JSON.
+func printValue(a *cli.App, value any) error {
+	if text, ok := value.(string); ok {
+		return a.Print("%s", text)
+	}
+	return a.PrintJSON(value)
 }
 
 // runRecorded executes a contract, and adds it to the log of trials.
@@ -171,6 +195,7 @@ func (f execFlags) options(s settings.Settings) (o contract.Options, err error) 
 	if o.Rules, err = rulesOf(s); err != nil {
 		return o, err
 	}
+	o.Policy = s.Policy()
 	for _, dir := range f.dependencies {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -221,7 +246,7 @@ func outcomeLines(a *cli.App, o contract.Outcome, f execFlags, root string) (lin
 	for _, unused := range f.unused(o) {
 		lines = append(lines, "warning: "+unused)
 	}
-	lines = append(lines, render.Outcome(o, sourceName(f.file), a.Palette())...)
+	lines = append(lines, render.Outcome(o, f.source, a.Palette())...)
 	if o.Status != contract.StatusRefused {
 		return lines
 	}

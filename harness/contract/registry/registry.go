@@ -69,7 +69,8 @@ type Provenance struct {
 
 // Scope bounds the use of a tool.
 type Scope struct {
-	// Commands are the first words that run the tool, exactly as a contract gives them.
+	// Commands are the first words that run the tool, exactly as a contract gives them. A tool
+	// without commands has endpoints, and is called by adapters.
 	Commands []string `json:"commands"`
 	// Arguments are regular expressions (RE2). Each argument must match one of them as a
 	// whole. An empty list permits every argument.
@@ -210,8 +211,8 @@ func (t *Tool) check(report func(field, value, rule string)) {
 	oneOf(report, "scope.data_access", scope.DataAccess, []Access{AccessNone, AccessRead, AccessWrite})
 	oneOf(report, "scope.network", scope.Network, policy.NetworkLevels())
 	oneOf(report, "scope.filesystem", scope.Filesystem, policy.FilesystemLevels())
-	if len(scope.Commands) == 0 {
-		report("scope.commands", "", "must name at least one command")
+	if len(scope.Commands) == 0 && len(scope.Endpoints) == 0 {
+		report("scope.commands", "", "must name at least one command, or scope.endpoints a host")
 	}
 	for i, command := range scope.Commands {
 		field := fmt.Sprintf("scope.commands[%d]", i)

@@ -1,0 +1,274 @@
+package adapter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/contract/adapter/web"
+	"github.com/evalbox/evalbox/internal/strict"
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
+)
+
+// Transports of MCP servers (AR-05).
+const (
+	stdioTransport     = "stdio"
+	httpTransport      = "http"
+	websocketTransport = "websocket"
+)
+
+// ToolsOperation is an operation that every MCP adapter has: it lists the tools of the server.
+const ToolsOperation = "tools/list"
+
+// Server is the interface of an MCP server (AR-05).
+type Server struct {
+	// Server is the command of a server that is started in the sandbox (stdio), or the URL of one
+	// that runs elsewhere (http).
+	Server string `json:"server"`
+	// Args are the arguments of the command.
+	Args      []string `json:"args,omitempty"`
+	Transport string   `json:"transport"`
+	// Tools has the name that the server has for the tool behind an operation.
+	Tools map[string]string `json:"tool_mapping"`
+}
+
+func (s *Server) check(k *checker) {
+	const field = "interface.mcp."
+	if strings.TrimSpace(s.Server) == "" {
+		k.refuse(field+"server", "", "must not be empty")
+	}
+	switch s.Transport {
+	case stdioTransport:
+	case httpTransport:
+		if u, err := url.Parse(s.Server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			k.refuse(field+"server", strict.Quoted(s.Server), "must be a URL with http or https, and without a user, for the transport http")
+		}
+		if len(s.Args) > 0 {
+			k.refuse(field+"args", "", "are for the transport stdio")
+		}
+	case websocketTransport:
+		k.refuse(field+"transport", strict.Quoted(s.Transport), "is not supported: MCP defines stdio and streamable HTTP, and its official SDK has these only; use http")
+	default:
+		k.refuse(field+"transport", strict.Quoted(s.Transport), "must be one of stdio, http")
+	}
+	if len(s.Tools) == 0 {
+		k.refuse(field+"tool_mapping", "", "must have at least one operation")
+	}
+	for _, operation := range slices.Sorted(maps.Keys(s.Tools)) {
+		if operation == ToolsOperation {
+			k.refuse(strict.Path(field+"tool_mapping", operation), "", "is an operation that every server has")
+		}
+		if s.Tools[operation] == "" {
+			k.refuse(strict.Path(field+"tool_mapping", operation), "", "must name a tool of the server")
+		}
+	}
+}
+
+// tool is the call of a tool of an MCP server.
+func (x *call) tool() {
+	s := x.Interface.MCP
+	name := x.operation
+	if name != ToolsOperation {
+		name = s.Tools[x.operation]
+	}
+	if s.Transport == httpTransport {
+		x.adapted.Target = s.Server + " " + name
+		x.adapted.Remote = x.remoteTool
+		x.noArguments()
+		return
+	}
+	x.noArguments()
+	x.command(s.Server, s.Args)
+	x.adapted.Target = s.Server + " " + name
+	x.adapted.Talk = func(ctx context.Context, e contract.Effective, stdin io.Writer, stdout io.Reader) contract.Answer {
+		return x.session(ctx, e, stdio(stdin, stdout))
+	}
+}
+
+// maxMessage bounds one message of a server, and maxMessages all of them, in bytes.
+const (
+	maxMessage  = 16 << 20
+	maxMessages = 64 << 20
+)
+
+// stdio is the transport of a server whose streams these are.
+func stdio(stdin io.Writer, stdout io.Reader) mcp.Transport {
+	return &mcp.IOTransport{Reader: io.NopCloser(io.LimitReader(stdout, maxMessages)), Writer: nopCloser{stdin}, MaxLineLength: maxMessage}
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+func (x *call) remoteTool(ctx context.Context, e contract.Effective, egress policy.Egress) contract.Answer {
+	client, err := x.registry.web.HTTPClient(ctx, egress)
+	if err != nil {
+		return contract.Answer{Status: contract.StatusUnreachable, Err: err}
+	}
+	return x.session(ctx, e, streamable(x.Interface.MCP.Server, client))
+}
+
+func streamable(endpoint string, client *http.Client) mcp.Transport {
+	return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage}
+}
+
+// connect opens a session. The client offers the server nothing: no roots, no sampling, no
+// elicitation.
+func connect(ctx context.Context, transport mcp.Transport) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "evalbox", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	session, err := client.Connect(ctx, transport, nil)
+	if err != nil {
+		return nil, fmt.Errorf("the server did not open an MCP session: %w", bounded(err))
+	}
+	return session, nil
+}
+
+// bounded is an error of a server with a bounded text.
+func bounded(err error) error {
+	const most = 500
+	if len(err.Error()) <= most {
+		return err
+	}
+	return errors.New(text.Short(err.Error(), most))
+}
+
+// session calls the tool in a session of its own.
+func (x *call) session(ctx context.Context, e contract.Effective, transport mcp.Transport) contract.Answer {
+	session, err := connect(ctx, transport)
+	if err != nil {
+		return failedCall(err, true)
+	}
+	defer session.Close() //nolint:errcheck // the answer is there
+	if x.operation == ToolsOperation {
+		tools, err := listTools(ctx, session)
+		if err != nil {
+			return failedCall(err, false)
+		}
+		return contract.Answer{Status: contract.StatusAnswered, Value: tools}
+	}
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: x.Interface.MCP.Tools[x.operation], Arguments: x.arguments()})
+	if err != nil {
+		return failedCall(err, false)
+	}
+	return toolAnswer(res, int64(e.Stdout), int64(e.Artifacts))
+}
+
+// arguments are the parameters as an object.
+func (x *call) arguments() map[string]any {
+	if x.parameters == nil {
+		return map[string]any{}
+	}
+	return x.parameters
+}
+
+// failedCall is the answer of a server that did not give a result.
+func failedCall(err error, unsent bool) contract.Answer {
+	answer := contract.Answer{Status: contract.StatusUnreachable, Unsent: unsent, Err: bounded(err)}
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		code := int(wire.Code)
+		answer.Status, answer.Code, answer.Unsent = contract.StatusAnswered, &code, false
+		answer.Err = fmt.Errorf("the server answered with error %d: %s", wire.Code, text.Short(wire.Message, 500))
+	}
+	if refused, ok := errors.AsType[*web.RefusedError](err); ok {
+		answer.Status, answer.Unsent, answer.Err = contract.StatusBlocked, false, refused
+	}
+	return answer
+}
+
+// toolAnswer is the result of a tool as plain data. Images and sounds are artifacts; their bytes
+// are replaced by the number of the artifact.
+func toolAnswer(res *mcp.CallToolResult, most, mostArtifacts int64) contract.Answer {
+	answer := contract.Answer{Status: contract.StatusAnswered}
+	for i, content := range res.Content {
+		kind, data := "", []byte(nil)
+		switch content := content.(type) {
+		case *mcp.ImageContent:
+			kind, data = content.MIMEType, content.Data
+			content.Data = nil
+		case *mcp.AudioContent:
+			kind, data = content.MIMEType, content.Data
+			content.Data = nil
+		default:
+			continue
+		}
+		if mostArtifacts -= int64(len(data)); mostArtifacts < 0 {
+			answer.Err = errors.New("the images of the answer are more than outputs.capture.artifacts_bytes")
+			return answer
+		}
+		answer.Artifacts = append(answer.Artifacts, contract.Base64Artifact(kind, data, fmt.Sprintf("content[%d]", i)))
+	}
+	encoded, err := json.Marshal(res)
+	answer.TextBytes = int64(len(encoded))
+	answer.Text = string(encoded[:min(answer.TextBytes, most)])
+	switch {
+	case err != nil:
+		answer.Err = err
+	case answer.TextBytes > most:
+		answer.Err = fmt.Errorf("the answer has %d bytes, of which %d are captured: raise outputs.capture.stdout_bytes", answer.TextBytes, most)
+	case res.IsError:
+		answer.Err = fmt.Errorf("the tool reported an error: %s", text.Short(firstText(res), 500))
+	default:
+		answer.Value, answer.Err = plain(encoded)
+	}
+	return answer
+}
+
+func firstText(res *mcp.CallToolResult) string {
+	for _, content := range res.Content {
+		if t, ok := content.(*mcp.TextContent); ok {
+			return t.Text
+		}
+	}
+	return "without a text"
+}
+
+// plain decodes JSON; whole numbers stay whole.
+func plain(encoded []byte) (any, error) {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
+	decoder.UseNumber()
+	err := decoder.Decode(&value)
+	return value, err
+}
+
+// Tool is a tool of an MCP server, as it describes itself.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema,omitempty"`
+}
+
+// maxTools bounds the tools of a server.
+const maxTools = 1000
+
+// listTools asks a server for its tools.
+func listTools(ctx context.Context, session *mcp.ClientSession) ([]Tool, error) {
+	tools := []Tool{}
+	for each, err := range session.Tools(ctx, nil) {
+		if err != nil {
+			return nil, bounded(err)
+		}
+		if len(tools) == maxTools {
+			return nil, fmt.Errorf("the server has more than %d tools", maxTools)
+		}
+		schema, err := json.Marshal(each.InputSchema)
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, Tool{each.Name, each.Description, schema})
+	}
+	return tools, nil
+}

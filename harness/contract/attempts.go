@@ -1,0 +1,125 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/evalbox/evalbox/harness/trial"
+)
+
+// viaAdapter carries out a contract with an adapter: the call, its retries, and those of the
+// fallback adapters (AR-07). The registry of adapters has no circle of fallbacks.
+func (h *Harness) viaAdapter(ctx context.Context, job Job, run *execution) (Outcome, error) {
+	if o, ok := h.known(run); ok {
+		return o, nil
+	}
+	key := run.cacheKey()
+	var before []Attempt
+	for {
+		t := &attempts{harness: h, job: job, next: run, before: before}
+		o, err := t.carryOut(ctx, run.Effective.Adapted)
+		a := run.Effective.Adapted
+		if err != nil || o.Success || ctx.Err() != nil || a.Fallback == "" || job.Approval != nil ||
+			o.Status == StatusRefused || !a.FallbackIf(o) {
+			if err == nil && o.Success {
+				h.remember(key, o)
+			}
+			return o, err
+		}
+		before = o.Call.Attempts
+		c := run.asked
+		c.AdapterID = a.Fallback
+		job.Text, job.Contract = nil, &c
+		run = h.newExecution(job)
+		if run.Effective.Adapted == nil { // the fallback cannot carry out this contract
+			return o, nil
+		}
+	}
+}
+
+// attempts are the attempts of one adapter, as a harness of a queue.
+type attempts struct {
+	harness *Harness
+	job     Job
+	next    *execution
+	// before are the attempts so far.
+	before []Attempt
+	wait   time.Duration
+
+	outcome Outcome
+	err     error
+	usage   trial.Usage
+}
+
+// carryOut calls the adapter until it needs no other attempt.
+func (t *attempts) carryOut(ctx context.Context, a *Adapted) (Outcome, error) {
+	jitter := t.harness.Jitter
+	if jitter == nil {
+		jitter = halfToWhole
+	}
+	queue := trial.Queue{
+		Failed: func(trial.Job, error) error { return nil }, // t has it
+		Retry: trial.Retry{Max: max(a.Retry.MaxAttempts, 1) - 1, Wait: a.Retry.Backoff, If: func(trial.Result) bool { return t.again(a) }, Jitter: func(wait time.Duration) time.Duration {
+			t.wait = jitter(wait)
+			return t.wait
+		}},
+	}
+	_, err := queue.Run(ctx, t, slices.Values([]trial.Job{{}}))
+	if t.err == nil && t.outcome.Status == "" { // canceled before the first attempt
+		t.err = errors.Join(err, context.Cause(ctx))
+		t.outcome = t.next.end(ctx, t.err)
+	}
+	t.outcome.usage = t.usage
+	return t.outcome, t.err
+}
+
+// again reports whether the last attempt is followed by another one: its code is listed, or its
+// server could not be reached at all.
+func (t *attempts) again(a *Adapted) bool {
+	o := t.outcome
+	if t.err != nil || o.Success || o.Status == StatusRefused || t.job.Approval != nil {
+		return false
+	}
+	return o.unsent || o.Call != nil && o.Call.Code != nil && slices.Contains(a.Retry.Codes, *o.Call.Code)
+}
+
+// halfToWhole spreads calls that failed at the same time.
+func halfToWhole(wait time.Duration) time.Duration {
+	if wait <= 0 {
+		return 0
+	}
+	return wait/2 + time.Duration(rand.Int64N(int64(wait/2)+1)) //nolint:gosec // no secret
+}
+
+// Kind, Schema and Plan implement [trial.Harness].
+func (t *attempts) Kind() string                                        { return Kind }
+func (t *attempts) Schema() []byte                                      { return ContractSchemaJSON }
+func (t *attempts) Plan(context.Context, trial.Job) (trial.Plan, error) { return trial.Plan{}, nil }
+
+// Run makes one attempt.
+func (t *attempts) Run(ctx context.Context, job trial.Job, _ func(trial.Event)) (trial.Result, error) {
+	run := t.next
+	if run == nil {
+		run = t.harness.newExecution(t.job)
+		run.outcome.ExecutionID = t.outcome.ExecutionID
+	}
+	t.next = nil
+	run.before, run.wait = t.before, t.wait
+	t.outcome, t.err = run.carryOut(ctx)
+	if t.outcome.Call != nil {
+		t.before = t.outcome.Call.Attempts
+	}
+	t.usage = t.usage.Plus(run.usage())
+	res, err := t.outcome.Trial(job)
+	return res, errors.Join(t.err, err)
+}
+
+// attempt is the account of the attempt that has ended.
+func (run *execution) attempt() Attempt {
+	o := run.outcome
+	return Attempt{AdapterID: run.Effective.Adapted.ID, Status: o.Status, Code: o.Call.Code, Error: o.Error, RunID: run.id,
+		DurationMS: o.DurationMS, WaitMS: run.wait.Milliseconds()}
+}

@@ -1,0 +1,74 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
+)
+
+// lingers is how long a program may go on when the talk with it is over, and its input has ended.
+const lingers = 2 * time.Second
+
+// errLingers ends a program that goes on although its input has ended.
+var errLingers = errors.New("the program did not end when its input ended")
+
+// runProgram runs the program of the contract. Answer is what it said, if its adapter talks with
+// it.
+func (run *execution) runProgram(ctx context.Context, streams sandbox.IO, hooks sandbox.Hooks) (*result.Result, Answer, error) {
+	a, req := run.Effective.Adapted, run.request
+	if a != nil && len(a.Files) > 0 {
+		dir, err := writeFiles(a.Files)
+		if err != nil {
+			return nil, Answer{}, err
+		}
+		defer os.RemoveAll(dir)
+		req.Mounts = append(req.Mounts, sandbox.Mount{Source: dir, Target: a.FilesDir})
+	}
+	if a == nil || a.Talk == nil {
+		res, err := run.box.Run(ctx, req, streams, hooks)
+		return res, Answer{}, err
+	}
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	in, toProgram := io.Pipe()
+	fromProgram, out := io.Pipe()
+	streams.Stdin, streams.Stdout, req.Stdin = in, out, true
+	answer := make(chan Answer, 1)
+	go func() {
+		talked := a.Talk(running, run.Effective, toProgram, fromProgram)
+		_ = toProgram.Close() // a pipe in memory
+		answer <- talked
+		stop := time.AfterFunc(lingers, func() { end(errLingers) })
+		defer stop.Stop()
+		_, _ = io.Copy(io.Discard, fromProgram) // the rest of its output, which the record has
+	}()
+	res, err := run.box.Run(running, req, streams, hooks)
+	_ = errors.Join(out.Close(), in.Close()) // pipes in memory
+	talked := <-answer
+	if res != nil && ctx.Err() == nil && errors.Is(context.Cause(running), errLingers) {
+		run.warn("%v, and was ended", errLingers)
+	}
+	return res, talked, err
+}
+
+// writeFiles writes the files of an adapter into a directory that every user may read.
+func writeFiles(files map[string]string) (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "evalbox-adapter-*"); err != nil {
+		return "", err
+	}
+	errs := []error{os.Chmod(dir, 0o755)} //nolint:gosec // the user of the container reads it
+	for name, text := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)) //nolint:gosec // as above
+	}
+	if err = errors.Join(errs...); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
