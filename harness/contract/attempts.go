@@ -31,7 +31,7 @@ func (h *Harness) viaAdapter(ctx context.Context, job Job, run *execution) (Outc
 		}
 		before = o.Call.Attempts
 		c := run.asked
-		c.AdapterID = a.Fallback
+		c.AdapterID, c.ExecutionID = a.Fallback, o.ExecutionID
 		job.Text, job.Contract = nil, &c
 		run = h.newExecution(job)
 		if run.Effective.Adapted == nil { // the fallback cannot carry out this contract
@@ -61,6 +61,12 @@ func (t *attempts) carryOut(ctx context.Context, a *Adapted) (Outcome, error) {
 		jitter = halfToWhole
 	}
 	queue := trial.Queue{
+		Emit: func(e trial.Event) error {
+			if e.Kind == trial.EventRetry && t.job.emit != nil {
+				t.job.emit(trial.Event{Kind: e.Kind, Text: e.Text})
+			}
+			return nil
+		},
 		Failed: func(trial.Job, error) error { return nil }, // t has it
 		Retry: trial.Retry{Max: max(a.Retry.MaxAttempts, 1) - 1, Wait: a.Retry.Backoff, If: func(trial.Result) bool { return t.again(a) }, Jitter: func(wait time.Duration) time.Duration {
 			t.wait = jitter(wait)

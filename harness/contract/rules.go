@@ -34,7 +34,8 @@ type Rules struct {
 type Effective struct {
 	// Contract has defaults filled in, and no stripped variables.
 	Contract Contract
-	// ContractSHA256 is [Contract.SHA256] of the contract as it was read.
+	// ContractSHA256 is [Contract.SHA256] of the contract as it was read. With an adapter it covers
+	// the contract as it is carried out, and the document of the adapter.
 	ContractSHA256 string
 	// Tool is nil for an unregistered tool.
 	Tool *registry.Tool
@@ -86,6 +87,9 @@ func (r Rules) Validate(c Contract) (e Effective, violations, stripped []Violati
 	}
 	e = k.effective()
 	e.ContractSHA256 = c.SHA256(r.Profiles)
+	if adapted != nil { // an approval is for this version of the adapter
+		e.ContractSHA256 = sha256Of(e.ContractSHA256 + " " + adapted.Digest)
+	}
 	return e, bounded(k.violations), bounded(k.stripped)
 }
 

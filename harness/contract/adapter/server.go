@@ -157,13 +157,24 @@ func (x *call) session(ctx context.Context, e contract.Effective, transport mcp.
 		if err != nil {
 			return failedCall(err, false)
 		}
-		return contract.Answer{Status: contract.StatusAnswered, Value: tools}
+		return described(tools)
 	}
 	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: x.Interface.MCP.Tools[x.operation], Arguments: x.arguments()})
 	if err != nil {
 		return failedCall(err, false)
 	}
 	return toolAnswer(res, int64(e.Stdout), int64(e.Artifacts))
+}
+
+// described are the tools of a server as plain data.
+func described(tools []Tool) contract.Answer {
+	answer := contract.Answer{Status: contract.StatusAnswered}
+	text, err := json.Marshal(tools)
+	if err == nil {
+		answer.Value, err = plain(text)
+	}
+	answer.Err = err
+	return answer
 }
 
 // arguments are the parameters as an object.

@@ -15,7 +15,7 @@ import (
 )
 
 // Dir is where the files of a [Program] are in its container.
-const Dir = "/run/evalbox/driver"
+const Dir = "/host/evalbox/driver"
 
 // scratch is where the tools of a language write. The rest of the container may be read-only.
 const scratch = "/tmp/evalbox"

@@ -184,7 +184,7 @@ func TestRustProgram(t *testing.T) {
 	program := func(pkg, importPath, function string, parameters map[string]any) driver.Program {
 		p, err := driver.New(driver.Call{Language: driver.Rust, Package: pkg, ImportPath: importPath, Function: function, Parameters: parameters})
 		require.NoError(t, err)
-		require.Equal(t, []string{"cargo", "run", "--quiet", "--frozen", "--manifest-path", "/run/evalbox/driver/Cargo.toml"}, p.Command)
+		require.Equal(t, []string{"cargo", "run", "--quiet", "--frozen", "--manifest-path", "/host/evalbox/driver/Cargo.toml"}, p.Command)
 		require.Equal(t, map[string]string{"CARGO_HOME": "/tmp/evalbox/cargo", "CARGO_TARGET_DIR": "/tmp/evalbox/target", "CARGO_TERM_COLOR": "never"}, p.Env)
 		require.NotContains(t, p.Files["Cargo.toml"], "dependencies", "the lock file has none")
 		require.Contains(t, p.Files["Cargo.lock"], "version = 3\n")
@@ -219,7 +219,7 @@ func TestGoProgram(t *testing.T) {
 	t.Parallel()
 	p, err := driver.New(driver.Call{Language: driver.Go, Package: "example.org/m", ImportPath: "example.org/m/p", Function: "T.F(ctx, b)", Parameters: map[string]any{"ctx": "`{{function}}", "b": nil}})
 	require.NoError(t, err)
-	require.Equal(t, []string{"go", "run", "/run/evalbox/driver/main.go"}, p.Command)
+	require.Equal(t, []string{"go", "run", "/host/evalbox/driver/main.go"}, p.Command)
 	require.Contains(t, p.Files["main.go"], "\tlibrary \"example.org/m/p\"\n")
 	require.Contains(t, p.Files["main.go"], " = library.T.F\n")
 	require.NotContains(t, p.Files["main.go"], "{{")
@@ -308,8 +308,8 @@ func TestMissing(t *testing.T) {
 		{"node", 1, "Error: Cannot find module 'absent'\nRequire stack:", "Node.js package absent"},
 		{"node", 1, "Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/work/absent.js' imported from /work/[eval]", "the file /work/absent.js"},
 		{"go", 1, "main.go:1:1: undefined: x", ""},
-		{"go", 1, "/run/evalbox/driver/main.go:20:2: package no/such is not in std (/usr/lib/go/src/no/such)", "Go package no/such"},
-		{"go", 1, "/run/evalbox/driver/main.go:20:2: package no/such is not in GOROOT (/usr/lib/go/src/no/such)", "Go package no/such"},
+		{"go", 1, "/host/evalbox/driver/main.go:20:2: package no/such is not in std (/usr/lib/go/src/no/such)", "Go package no/such"},
+		{"go", 1, "/host/evalbox/driver/main.go:20:2: package no/such is not in GOROOT (/usr/lib/go/src/no/such)", "Go package no/such"},
 		{"rust", 101, "error: linker `cc` not found\n  |", "the linker cc"},
 		{"rust", 101, "error: could not execute process `rustc -vV` (never executed)\n", "rustc"},
 		{"rust", 101, "error: no matching package named `my-lib` found\nlocation searched: registry", "Rust crate my-lib"},
