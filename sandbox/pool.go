@@ -109,6 +109,8 @@ type poolClass struct {
 	limit   time.Duration
 	used    time.Time
 	waiting []*waiting
+	// memory is that of one waiting container; 0 until the first one was measured.
+	memory int64
 	// failed is the last error; the next run of the class tries again.
 	failed error
 }
@@ -393,6 +395,8 @@ func (p *pool) fill(ctx context.Context, wake <-chan struct{}, done chan<- struc
 		w, err := p.runner.prepareWaiting(ctx, next.class.key, next.plan, next.limit)
 		if err != nil {
 			p.runner.log.Debug("no container could be prepared ahead", logError, err)
+		} else if w.memory = next.memory; w.memory == 0 {
+			w.measure(ctx)
 		}
 		if p.put(next.class, w, err) {
 			continue
@@ -410,6 +414,8 @@ type poolWork struct {
 	class *poolClass
 	plan  planned
 	limit time.Duration
+	// memory is that of the other containers of the class; 0 if it is not known.
+	memory int64
 	// old are the containers that are removed before.
 	old   []*waiting
 	asked int
@@ -466,7 +472,7 @@ func (p *pool) todo() poolWork {
 			p.status.Problem = errPoolMemory.Error()
 			continue
 		}
-		return poolWork{class: c, plan: c.plan, limit: c.limit, old: old}
+		return poolWork{class: c, plan: c.plan, limit: c.limit, memory: c.memory, old: old}
 	}
 	return poolWork{old: old, asked: p.asked}
 }
@@ -529,7 +535,7 @@ func (p *pool) put(class *poolClass, w *waiting, err error) bool {
 	if err != nil {
 		class.failed, p.status.Problem = err, err.Error()
 	} else {
-		class.waiting = append(class.waiting, w)
+		class.waiting, class.memory = append(class.waiting, w), w.memory
 	}
 	p.notify()
 	return err == nil || w == nil
@@ -720,11 +726,15 @@ func (r *Runner) prepareWaiting(ctx context.Context, key string, plan planned, l
 		}
 		return nil, errors.Join(err, r.store.Unreserve(a.spec.Job.RunID))
 	}
-	w := &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, made: time.Now(), until: until}
-	if usage, ok := a.container.Sample(ctx); ok {
+	return &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, made: time.Now(), until: until}, nil
+}
+
+// measure asks for the memory of a container. An old engine takes a second to answer, so it is
+// asked once for each class.
+func (w *waiting) measure(ctx context.Context) {
+	if usage, ok := w.container.Sample(ctx); ok {
 		w.memory = usage.PeakMemory
 	}
-	return w, nil
 }
 
 // warmUp is what is run in a container that waits, so that its program finds the files of the
