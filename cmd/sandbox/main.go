@@ -22,6 +22,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/image"
 	"github.com/evalbox/evalbox/cmd/sandbox/invoke"
 	"github.com/evalbox/evalbox/cmd/sandbox/machine"
+	"github.com/evalbox/evalbox/cmd/sandbox/mcp"
 	"github.com/evalbox/evalbox/cmd/sandbox/runs"
 )
 
@@ -86,11 +87,13 @@ in ./input and leaves what it wants to keep in ./final.`,
 		{"run", runs.NewRun(a)},
 		{"run", contract.NewExec(a)},
 		{"run", contract.New(a)},
+		{"run", contract.NewAdapter(a)},
 		{"run", invoke.NewInvoke(a)},
 		{"run", invoke.NewSweep(a)},
 		{"run", invoke.NewArtifacts(a)},
 		{"run", gate.New(a)},
 		{"run", gate.NewReplay(a)},
+		{"run", mcp.New(a)},
 		{"run", evaluate.NewParse(a)},
 		{"evaluate", evaluate.NewEvaluate(a)},
 		{"evaluate", evaluate.NewBatch(a)},

@@ -163,7 +163,7 @@ func LoadTask(path string) (TaskDescription, error) {
 	if err != nil {
 		return TaskDescription{}, taskError(path, strict.Problem{Rule: fsx.Cause(err).Error(), Err: err})
 	}
-	task, err := parseTask(content, path)
+	task, err := ParseTask(content, path)
 	if err != nil {
 		return TaskDescription{}, err
 	}
@@ -173,8 +173,9 @@ func LoadTask(path string) (TaskDescription, error) {
 	return task, task.CheckData()
 }
 
-// parseTask reads the text of a task file.
-func parseTask(content []byte, source string) (TaskDescription, error) {
+// ParseTask reads the text of a task file. source is its name in messages. A relative data_dir stays
+// so, and is not looked at.
+func ParseTask(content []byte, source string) (TaskDescription, error) {
 	task := TaskDescription{DataDir: "./" + inputName, OutputDir: "./" + finalName}
 	var errs []error
 	for _, problem := range strict.Decode(content, &task, strict.Options{Lenient: true}) {

@@ -72,8 +72,8 @@ type Settings struct {
 	// ToolRegistry and Profiles are files of contracts; empty for the shipped ones.
 	ToolRegistry, Profiles string
 	// Adapters is a directory of adapters of tools, beside the shipped ones; empty for none.
-	Adapters string
-	Strict, OpenAllowlist  bool
+	Adapters              string
+	Strict, OpenAllowlist bool
 	// Dependencies are directories that contracts of level extended may read.
 	Dependencies     []string
 	JSON, Quiet, Raw bool
