@@ -28,6 +28,9 @@ var requiredIDs = []struct {
 	{"# Requirements of the code execution contract", "harness/contract", []string{
 		"CX-01..CX-06", "IV-01..IV-05", "DT-01", "CK-01..CK-03", "CI-01..CI-03", "CI-07", "TG", "CC",
 	}},
+	{"# Requirements of adapters", "harness/contract/adapter", []string{
+		"AR-01..AR-09", "PD-01", "PD-02", "DT-02", "CI-05", "CI-08",
+	}},
 	{"# Requirements of the artifact runner", "harness/invoke", []string{"M3-01..M3-13", "MI-01..MI-06"}},
 	{"# Requirements of sweeps", "harness/invoke/sweep", []string{"MI-08..MI-12"}},
 	{"# Requirements of the gate harness", "harness/gate", []string{

@@ -27,7 +27,7 @@ type agent struct {
 
 	root  string
 	store *record.Store
-	ctx   context.Context //nolint:containedctx // bounds the whole test
+	ctx   context.Context // bounds the whole test
 }
 
 // mcpCommand is the server with a state directory and a root of its own.

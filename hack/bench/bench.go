@@ -38,6 +38,8 @@ type bench struct {
 	// engine lists the containers, also those that wait or are about to go.
 	engine  engine.Engine
 	library *sandbox.Runner
+	// agent is a client of the MCP server.
+	agent *agent
 	// pool and preload are runners with a container that waits, in preload with an interpreter.
 	pool, preload *sandbox.Runner
 	held          *held
@@ -126,6 +128,9 @@ func (b *bench) open(ctx context.Context) error {
 	if err := b.startKeeper(ctx); err != nil {
 		return err
 	}
+	if err := b.startAgent(ctx); err != nil {
+		return err
+	}
 	if b.held, err = b.hold(ctx); err != nil {
 		return err
 	}
@@ -171,7 +176,7 @@ func (b *bench) settle(ctx context.Context) error {
 		found, err := b.engine.List(ctx)
 		left := -kept.Waiting - b.pool.PoolStatus().Waiting - b.preload.PoolStatus().Waiting
 		for _, c := range found {
-			if strings.HasPrefix(c.Labels[spec.LabelState], b.dir) && (b.held == nil || c.Labels[spec.LabelRun] != b.held.id) {
+			if strings.HasPrefix(c.Labels[spec.LabelState], b.dir) && (b.held == nil || c.Labels[spec.LabelRun] != b.held.id) && !b.agent.waits(c) {
 				left++
 			}
 		}

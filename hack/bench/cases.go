@@ -44,6 +44,7 @@ const (
 	sidePreload    = "pool + preload"
 	sidePreloadJob = "pool + preload, job to report"
 	sideKeeper     = "sandbox run, keeper"
+	sideAgent      = "run_python over MCP"
 	sideDocker     = "docker run --rm"
 	sideExec       = "docker exec"
 	sidePython     = "containers.run"
@@ -96,7 +97,7 @@ assert len(sizes) == %d and sum(sizes) == %d, (len(sizes), sum(sizes))`
 // cases are all of them, in the order of the table.
 var cases = []benchCase{
 	{name: "pass", what: "python3 -c pass", task: code("pass"), sides: everySide},
-	{name: "print", what: "python3 -c 'print(1)'", task: code("print(1)"), sides: []string{sidePool, sidePreload, sideDocker, sideInside}, against: sideInside},
+	{name: "print", what: "python3 -c 'print(1)'", task: code("print(1)"), sides: []string{sidePool, sidePreload, sideAgent, sideDocker, sideInside}, against: sideInside},
 	{name: "import", what: "import and use numpy, pandas and scikit-learn", task: code(useModules, "numpy", "pandas", "sklearn.linear_model"), sides: everySide},
 	{name: "output", what: fmt.Sprintf("%d MB of output", outputMB), task: code(fmt.Sprintf(printOutput, outputMB)),
 		sides: []string{sideCLI, sideKeeper, sideDocker, sideRunc, sideBwrap}},

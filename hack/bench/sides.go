@@ -38,6 +38,7 @@ func (b *bench) sides() []side {
 			return request
 		}),
 		{name: sideKeeper, run: b.keptRun, ready: b.keptReady},
+		{name: sideAgent, run: b.agentRun, ready: b.agentReady},
 		{name: sideDocker, run: b.withFinal(b.dockerSide)},
 		{name: sideExec, run: func(ctx context.Context, t task) (sample, error) {
 			return timed(exec.CommandContext(ctx, "docker", append([]string{"exec", b.running}, t.program...)...))
@@ -101,7 +102,7 @@ func pooled(name, job string, r *sandbox.Runner, request func(task) sandbox.Requ
 
 // forget deletes the records, so that the disk does not fill.
 func (b *bench) forget() error {
-	for _, dir := range []string{b.cli.stateDir, b.keeper.stateDir, b.library.Store().Dir(), b.pool.Store().Dir(), b.preload.Store().Dir()} {
+	for _, dir := range []string{b.cli.stateDir, b.keeper.stateDir, b.library.Store().Dir(), b.agent.store.Dir(), b.pool.Store().Dir(), b.preload.Store().Dir()} {
 		store, err := record.Open(dir)
 		if err != nil {
 			return err

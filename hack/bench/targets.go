@@ -24,6 +24,7 @@ var targets = []target{
 	{"pool, job sent to report here / runc run", false, always(0.35), ratioOf("pass", sidePoolJob, sideRunc)},
 	{"keeper, whole process of sandbox run / docker run --rm", false, always(0.2), ratioOf("pass", sideKeeper, sideDocker)},
 	{"print(1), pool + preload, job to report / python3 -c in a running container", false, always(0.8), ratioOf("print", sidePreloadJob, sideInside)},
+	{"print(1), run_python over MCP with a pool / docker run --rm", false, always(0.2), ratioOf("print", sideAgent, sideDocker)},
 	{"numpy, pandas and scikit-learn, pool + preload / docker run --rm", false, always(0.2), ratioOf("import", sidePreload, sideDocker)},
 	{"200 scripts, rate of sandbox batch -j 2 / xargs -P 2 docker run --rm", true, byStorage(3, 2.2), ratioOf("batch", sideXargs, sideBatch)},
 	{"init of a waiting container / 3 MB", false, always(1), shareOf("memory", sideInit, 3e6/1024, residentKiB)},

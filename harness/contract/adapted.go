@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/evalbox/evalbox/harness/contract/registry"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -31,6 +32,9 @@ type Adapted struct {
 	Target string
 	// Matches says for the checklist how adapter and tool match (CK-01).
 	Matches string
+
+	// Warnings are about the contract.
+	Warnings []string
 
 	// Remote makes the call from this process; no program runs. Egress has the hosts that it may
 	// reach.
@@ -135,7 +139,7 @@ func (run *execution) answered(answer Answer) {
 	if a.Talk != nil && !o.Started {
 		answer = Answer{} // there was nobody to talk with: the outcome says why
 	}
-	call.Code, o.unsent = answer.Code, answer.Unsent
+	call.Code, o.unsent = answer.Code, answer.Unsent && !o.TimedOut // the time limit has a code
 	if call.Code == nil && !a.isRemote() {
 		call.Code = o.ExitCode
 	}
@@ -147,8 +151,10 @@ func (run *execution) answered(answer Answer) {
 		err = call.take(answer.Value, a.Transform)
 	}
 	if err == nil {
+		run.checkCall()
 		return
 	}
+	defer run.checkCall()
 	o.Success = false
 	switch {
 	case o.Error == "":
@@ -156,6 +162,21 @@ func (run *execution) answered(answer Answer) {
 	case !o.TimedOut && o.Status != result.StatusCanceled.String():
 		o.Error = err.Error() + "; " + o.Error // the program's own words come first
 	}
+}
+
+// checkCall sets the points of a run again that depend on the answer.
+func (run *execution) checkCall() {
+	o := &run.outcome
+	if !o.Started || run.Effective.Adapted.isRemote() {
+		return
+	}
+	if o.Success && run.checks["outputs_validated"].State == CheckFailed { // the exit code did not count
+		run.check("outputs_validated", true, "the program answered, as the contract wants")
+	} else if !o.Success {
+		run.check("outputs_validated", false, "%s", text.Short(o.Error, mostShown))
+		run.check("errors_logged", true, "%s", text.Short(o.Error, mostShown))
+	}
+	o.Checklist = run.checklist()
 }
 
 // talked judges a program that has answered: how it ended afterwards does not matter.

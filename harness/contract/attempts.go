@@ -3,6 +3,7 @@ package contract
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -18,9 +19,16 @@ func (h *Harness) viaAdapter(ctx context.Context, job Job, run *execution) (Outc
 	}
 	key := run.cacheKey()
 	var before []Attempt
+	var earlier *Outcome
+	var used trial.Usage
 	for {
 		t := &attempts{harness: h, job: job, next: run, before: before}
 		o, err := t.carryOut(ctx, run.Effective.Adapted)
+		if earlier != nil && err == nil && o.Status == StatusRefused {
+			return earlier.without(o), nil
+		}
+		used = used.Plus(o.usage)
+		o.usage = used
 		a := run.Effective.Adapted
 		if err != nil || o.Success || ctx.Err() != nil || a.Fallback == "" || job.Approval != nil ||
 			o.Status == StatusRefused || !a.FallbackIf(o) {
@@ -29,15 +37,21 @@ func (h *Harness) viaAdapter(ctx context.Context, job Job, run *execution) (Outc
 			}
 			return o, err
 		}
-		before = o.Call.Attempts
+		before, earlier = o.Call.Attempts, &o
 		c := run.asked
 		c.AdapterID, c.ExecutionID = a.Fallback, o.ExecutionID
 		job.Text, job.Contract = nil, &c
 		run = h.newExecution(job)
-		if run.Effective.Adapted == nil { // the fallback cannot carry out this contract
-			return o, nil
+		if run.Effective.Adapted == nil || len(run.outcome.Violations) > 0 {
+			return o.without(run.end(ctx, nil)), nil
 		}
 	}
+}
+
+// without is an outcome whose fallback was refused: it could not carry out the contract.
+func (o Outcome) without(fallback Outcome) Outcome {
+	o.Warnings = append(slices.Clone(o.Warnings), fmt.Sprintf("The fallback adapter %s did not make the call: %s", fallback.AdapterID, fallback.Error))
+	return o
 }
 
 // attempts are the attempts of one adapter, as a harness of a queue.
@@ -114,6 +128,7 @@ func (t *attempts) Run(ctx context.Context, job trial.Job, _ func(trial.Event)) 
 	}
 	t.next = nil
 	run.before, run.wait = t.before, t.wait
+	run.outcome.Call.Attempts = append([]Attempt{}, t.before...) // also if this one does not begin
 	t.outcome, t.err = run.carryOut(ctx)
 	if t.outcome.Call != nil {
 		t.before = t.outcome.Call.Attempts

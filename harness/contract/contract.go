@@ -195,7 +195,7 @@ func (run *execution) refuse(violations []Violation) {
 // prepare makes all checks before the start, so that all violations are reported at once.
 func (run *execution) prepare(ctx context.Context) error {
 	e := run.Effective
-	if e.FilesystemLevel != "" {
+	if e.FilesystemLevel != "" && !e.Adapted.isRemote() {
 		var violations []Violation
 		run.resolved, violations = Resolve(e.Contract, run.Root, e, run.Dependencies, run.Forbidden)
 		run.refuse(violations)

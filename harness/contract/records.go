@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,9 +27,17 @@ const (
 // maxOutcome bounds an outcome that is read, in bytes: streams and artifacts as escaped text.
 const maxOutcome = 64 << 20
 
-// writeContract records the contract before the program starts.
+// writeContract records the contract before the program starts. The command line of an adapter is
+// left out, so that the same contract makes the same call again.
 func (run *execution) writeContract() error {
 	c := run.Effective.Contract
+	if run.Effective.Adapted != nil {
+		effective := c.Inputs
+		c.Inputs = run.asked.Inputs
+		c.Inputs.Operation, c.Inputs.WorkingDirectory = effective.Operation, effective.WorkingDirectory
+		c.Inputs.Environment = maps.Clone(c.Inputs.Environment)
+		maps.DeleteFunc(c.Inputs.Environment, func(name, _ string) bool { _, kept := effective.Environment[name]; return !kept })
+	}
 	c.ExecutionID = run.outcome.ExecutionID
 	return write(run.record, ContractFile, c.ExecutionID, c.YAML)
 }

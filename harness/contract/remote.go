@@ -26,6 +26,7 @@ const (
 
 // planRemote checks the network of a remote call.
 func (run *execution) planRemote() error {
+	run.refuse(run.withoutProgram())
 	asked := run.egress()
 	if asked == nil {
 		run.refuse([]Violation{{Code: "CX-04", Field: "sandbox.network.level", Value: string(policy.Offline),
@@ -42,6 +43,27 @@ func (run *execution) planRemote() error {
 	}
 	run.remoteEgress = *applied
 	return nil
+}
+
+// withoutProgram are the parts of the contract that only a program can give.
+func (run *execution) withoutProgram() (violations []Violation) {
+	out := run.Effective.Contract.Outputs
+	for _, part := range []struct {
+		code, field string
+		given       bool
+	}{
+		{"CX-05", "outputs.output_files", len(out.OutputFiles) > 0},
+		{"CX-05", "outputs.artifacts", len(out.Artifacts) > 0},
+		{"CX-05", "outputs.stderr", out.Stderr != Stream{}},
+		{"CX-05", "outputs.exit_code", *out.ExitCode != 0},
+		{"DT-01", "determinism.clock", !run.Effective.Clock.IsZero()},
+	} {
+		if part.given {
+			violations = append(violations, Violation{Code: part.code, Field: part.field,
+				Rule: fmt.Sprintf("is for programs: adapter %s calls a server", run.Effective.Adapted.ID)})
+		}
+	}
+	return violations
 }
 
 // callRemote makes a remote call, and accounts for it.

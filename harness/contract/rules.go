@@ -70,10 +70,11 @@ type Effective struct {
 // A contract with an adapter is checked as its adapter carries it out.
 func (r Rules) Validate(c Contract) (e Effective, violations, stripped []Violation) {
 	adapted, refused := r.adapt(c)
+	var warnings []string
 	if adapted != nil {
-		c = adapted.Contract
+		c, warnings = adapted.Contract, adapted.Warnings
 	}
-	k := &checker{rules: r, given: c, c: c.WithDefaults(r.Profiles), adapted: adapted, unadapted: refused}
+	k := &checker{rules: r, given: c, c: c.WithDefaults(r.Profiles), adapted: adapted, unadapted: refused, warnings: slices.Clone(warnings)}
 	for _, check := range []struct {
 		code string
 		do   func()

@@ -25,7 +25,7 @@ func newSession() session { return session{mu: &sync.Mutex{}, known: map[string]
 // image, and the content of the input files. It is empty for other calls.
 func (run *execution) cacheKey() string {
 	e := run.Effective
-	if e.Adapted == nil || !e.Adapted.Cacheable {
+	if e.Adapted == nil || !e.Adapted.Cacheable || len(e.Needs) > 0 { // an approval is for one execution
 		return ""
 	}
 	files, violations := []trial.File(nil), []Violation(nil)

@@ -27,7 +27,7 @@ func (run *execution) runProgram(ctx context.Context, streams sandbox.IO, hooks 
 		if err != nil {
 			return nil, Answer{}, err
 		}
-		defer os.RemoveAll(dir)
+		defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 		req.Mounts = append(req.Mounts, sandbox.Mount{Source: dir, Target: a.FilesDir})
 	}
 	if a == nil || a.Talk == nil {
@@ -62,10 +62,10 @@ func writeFiles(files map[string]string) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "evalbox-adapter-*"); err != nil {
 		return "", err
 	}
-	errs := []error{os.Chmod(dir, 0o755)} //nolint:gosec // the user of the container reads it
+	errs := []error{os.Chmod(dir, 0o755)} // the user of the container reads it
 	for name, text := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
-		errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)) //nolint:gosec // as above
+		errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644))
 	}
 	if err = errors.Join(errs...); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))

@@ -29,6 +29,12 @@ type Violation struct {
 	sentence string
 }
 
+// WithHint returns the violation with a hint of its own.
+func (v Violation) WithHint(hint string) Violation {
+	v.hint = hint
+	return v
+}
+
 // WithSentence returns the violation with a sentence that replaces the usual error of the outcome.
 func (v Violation) WithSentence(sentence string) Violation {
 	v.sentence = sentence
@@ -109,7 +115,7 @@ const (
 	hintLevels       = "see what each level opens with: sandbox contract new"
 	hintProfile      = "a profile with other limits is named with sandbox.profile; profiles of your own with --profiles"
 	hintMachine      = "ask for less, or name an engine that has more with --host or --context"
-	hintRemote       = "permit the host of the adapter in the contract: sandbox.network with level api and allow; or leave the network of the contract out"
+	hintRemote       = "name the hosts in sandbox_override.network of the adapter, with enabled and allow; or in sandbox.network of the contract, with level api and allow"
 	hintPrivate      = "permit such addresses with SANDBOX_ALLOW_PRIVATE_EGRESS=true or allow_private_egress in the user's configuration"
 	hintEgress       = "permit the level with SANDBOX_ALLOW_EGRESS or allow_egress in the user's configuration"
 )

@@ -62,13 +62,13 @@ func (d *decoder) ordered(path string, n *yaml.Node, into *Pairs, depth int) {
 
 // anything sets a value of any form: nil, bool, int64, float64, string, []any or map[string]any.
 func (d *decoder) anything(path string, n *yaml.Node, v reflect.Value, depth int) {
-	switch n.Kind {
-	case yaml.MappingNode:
+	if n.Kind == yaml.MappingNode {
 		all := map[string]any{}
 		d.mapping(path, n, reflect.ValueOf(&all).Elem(), depth)
 		v.Set(reflect.ValueOf(all))
 		return
-	case yaml.SequenceNode:
+	}
+	if n.Kind == yaml.SequenceNode {
 		all := []any{}
 		d.list(path, n, reflect.ValueOf(&all).Elem(), depth)
 		v.Set(reflect.ValueOf(all))

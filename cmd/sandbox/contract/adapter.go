@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/harness/contract/adapter"
 	"github.com/evalbox/evalbox/internal/settings"
@@ -32,12 +32,13 @@ func NewAdapter(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adapter",
 		Short: "Call tools through adapters: commands, web APIs, libraries, MCP servers",
-		Long: `Call tools through adapters. An adapter is a document that says how a tool is called:
-a command, a web API, a library or an MCP server. It turns an operation and its
-parameters into a call, and the output of the call into a value.
+		Long: `Call tools through adapters. An adapter is a document that says how a tool is
+called: a command, a web API, a library or an MCP server. It turns an operation
+and its parameters into a call, and the output of the call into a value.
 
-A call is a contract with an adapter_id, so the rules and the limits of contracts
-hold for it. Commands, libraries and MCP servers on stdio run in the sandbox.`,
+A call is a contract with an adapter_id: the rules and limits of contracts hold
+for it. Commands, libraries and MCP servers on stdio run in the sandbox; requests
+to web APIs and MCP servers on http are made by this process.`,
 		Example: `  sandbox adapter list
   sandbox adapter show ADP-001 --level L2
   sandbox adapter run ADP-001 --param pattern=TODO --param path=src`,
@@ -52,9 +53,9 @@ func newAdapterList(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the adapters",
-		Long: `List the adapters (level L0), in the order in which one is chosen for a tool: those of
---adapters, then the shipped ones. What a file says is remembered for 24 hours, as
-long as the file does not change.`,
+		Long: `List the adapters (level L0), in the order in which one is chosen for a tool:
+those of --adapters, then the shipped ones. The list is remembered for 24 hours,
+as long as the files do not change.`,
 		Example: "  sandbox adapter list\n  sandbox adapter list --tool TL-003 --json",
 		Args:    cobra.NoArgs,
 		RunE: a.With(func(_ context.Context, s settings.Settings, _ []string) error {
@@ -87,10 +88,11 @@ func newAdapterShow(a *cli.App) *cobra.Command {
   L0  adapter_id, name, tool_id, type: to list adapters
   L1  also version, status and a summary of the interface: to choose one
   L2  also the whole interface, transforms, errors and limits: to execute it
-  L3  also schemas of the parameters, examples and their golden outputs: to develop it
+  L3  also metadata, schemas of the parameters, examples and their golden
+      outputs: to develop it
 
-L3 has the tools that an MCP server described within the last hour. --refresh asks the
-server again, which starts a server that runs in the sandbox.`,
+L3 has the tools that an MCP server described within the last hour. --refresh asks
+the server again: one on stdio is started in the sandbox for that.`,
 		Example: "  sandbox adapter show ADP-001\n  sandbox adapter show ADP-003 --level L3 --refresh",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
@@ -113,13 +115,16 @@ func chosen(adapters *adapter.Registry, id string) (*adapter.Adapter, error) {
 		}
 		return nil, cli.WithHint(fmt.Errorf("adapter %q is not known", id), hint)
 	}
-	return found, err
+	if err != nil {
+		return nil, cli.WithHint(err, "check the directory of the adapter with: sandbox adapter validate DIRECTORY")
+	}
+	return found, nil
 }
 
 func showAdapter(ctx context.Context, a *cli.App, s settings.Settings, id, text string, refresh bool) error {
 	level, err := adapter.ParseLevel(text)
 	if err != nil {
-		return cli.Usagef(a.Command, "show: --level %s", err)
+		return cli.Usagef(a.Command, "adapter show: --level %s", err)
 	}
 	adapters, err := Adapters(s, refresh)
 	if err != nil {
@@ -173,23 +178,24 @@ func newAdapterValidate(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Check adapters",
-		Long: `Check the documents of adapters, and report every problem at once. A directory stands for
-the documents in it; then their fallbacks are checked as well. Nothing is called.
+		Long: `Check the documents of adapters, and report every problem at once. A directory
+stands for the documents in it (.yaml, .yml, .json); then their fallbacks are
+checked as well. The file - is stdin. Nothing is called.
 
 The exit code is 1 when a document is not valid.`,
 		Example: "  sandbox adapter validate adapter.yaml\n  sandbox adapter validate adapters/",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: a.With(func(_ context.Context, _ settings.Settings, files []string) error {
-			return validateAdapters(a, files)
+		RunE: a.With(func(ctx context.Context, _ settings.Settings, files []string) error {
+			return validateAdapters(ctx, a, files)
 		}),
 	}
 }
 
-func validateAdapters(a *cli.App, files []string) error {
+func validateAdapters(ctx context.Context, a *cli.App, files []string) error {
 	var lines []string
 	var unreadable []error
 	for _, file := range files {
-		id, err := validateAdapter(file)
+		valid, err := validateAdapter(ctx, a, file)
 		switch {
 		case isUnreadable(err):
 			unreadable = append(unreadable, err)
@@ -197,7 +203,7 @@ func validateAdapters(a *cli.App, files []string) error {
 			a.Code = cli.ExitProblem
 			lines = append(lines, strings.Split(err.Error(), "\n")...)
 		default:
-			lines = append(lines, file+": "+id+" is valid")
+			lines = append(lines, sourceName(file)+": "+valid)
 		}
 	}
 	return errors.Join(a.PrintAll(lines), errors.Join(unreadable...))
@@ -209,30 +215,53 @@ func isUnreadable(err error) bool {
 	return ok
 }
 
-// validateAdapter checks a file or a directory, and says what is valid.
-func validateAdapter(file string) (valid string, err error) {
+// validateAdapter checks a file, stdin or a directory, and says what is valid.
+func validateAdapter(ctx context.Context, a *cli.App, file string) (valid string, err error) {
+	if file == "-" {
+		if a.InTerminal {
+			a.Say("reading the adapter from the terminal; Ctrl-D ends it")
+		}
+		text, err := cli.Interruptibly(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.In, adapter.MaxDocument+1)) })
+		if err != nil {
+			return "", adapterFile.Error(sourceName(file), err)
+		}
+		found, err := adapter.Parse(text, sourceName(file))
+		if err != nil {
+			return "", err
+		}
+		return found.ID + " is valid", nil
+	}
 	info, err := os.Stat(file)
 	if err == nil && info.IsDir() {
 		dir, err := filepath.Abs(file)
 		if err != nil {
 			return "", err
 		}
-		adapters, err := adapter.Open(dir, nil, nil)
+		adapters, err := adapter.Open(dir, configs.Adapters(), nil) // a fallback may be a shipped one
 		if err != nil {
 			return "", err
 		}
 		var ids []string
 		for _, each := range adapters.List("") {
-			ids = append(ids, each.ID)
+			if adapters.Source(each.ID) != "" {
+				ids = append(ids, each.ID)
+			}
 		}
-		return cmp.Or(strings.Join(ids, ", "), "a directory without adapters"), adapters.CheckAll()
+		switch err := adapters.CheckAll(); {
+		case err != nil:
+			return "", err
+		case len(ids) == 0:
+			return "", fmt.Errorf("%s: has no adapters: there is no file *.yaml, *.yml or *.json", file)
+		case len(ids) > 1:
+			return strings.Join(ids, ", ") + " are valid", nil
+		}
+		return ids[0] + " is valid", nil
 	}
-	read := func(text []byte, source string) (*adapter.Adapter, error) { return adapter.Parse(text, source) }
-	found, err := cli.ReadFile(adapterFile, file, read)
+	found, err := cli.ReadFile(adapterFile, file, adapter.Parse)
 	if err != nil {
 		return "", err
 	}
-	return found.ID, nil
+	return found.ID + " is valid", nil
 }
 
 // callFlags are the flags of a call.
@@ -247,27 +276,28 @@ func newAdapterRun(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run ID [OPERATION] [--param NAME=VALUE]... [-- ARGUMENT...]",
 		Short: "Call a tool through an adapter",
-		Long: `Call a tool through an adapter, and print the value of the call: a text as it is,
-anything else as JSON. With --json, the whole outcome is printed, with all attempts.
+		Long: `Call a tool through an adapter, and print the value of the call: a text as it
+is, anything else as JSON. With --json, the whole outcome is printed, with all
+attempts.
 
-A VALUE that is JSON is read as JSON: a number, true, a list; anything else is text.
-Put a text that looks like JSON in quotes: --param 'id="5"'. OPERATION may be left
-out if the adapter has one.
+A VALUE that is JSON is read as JSON: a number, true, a list; anything else is
+text. Put a text that looks like JSON in quotes: --param 'id="5"'. OPERATION may
+be left out if the adapter has only one.
 
-The program finds the root at /repo. A contract with an adapter_id can say more, for
-'sandbox exec'. The exit code is that of 'sandbox exec'.`,
+The program finds the root at /repo. A contract with an adapter_id can say more:
+see 'sandbox exec', which has the same exit codes. For a request to a server the
+exit code is 1 after a failure, and 125 if the server could not be reached.`,
 		Example: `  sandbox adapter run ADP-001 --param pattern=TODO --param path=src
   sandbox adapter run ADP-002 get_resource --param id=7
   sandbox adapter run ADP-003 write_file --files standard --params request.json`,
-		Args: cobra.MinimumNArgs(1),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			named := len(args)
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
 				named = at
 			}
 			return cli.Check(cmd,
-				cli.Wrong(named < 1, "there is no adapter: name one, and put arguments behind --"),
-				cli.Wrong(named > 2, "%q is too many: put arguments behind --", strings.Join(args[:named], " ")),
+				cli.Wrong(named < 1, "there is no adapter: name one"),
+				cli.Wrong(named > 2, "takes an adapter and an operation: put %q behind --", strings.Join(args[min(named, 2):named], " ")),
 				cli.Apart("param", "params"), cli.NotEmpty(cli.Folder, "root"),
 			)
 		},
@@ -281,13 +311,17 @@ The program finds the root at /repo. A contract with an adapter_id can say more,
 	})
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.params, "param", nil, "`NAME=VALUE` of a parameter")
-	flags.StringVar(&f.file, "params", "", "all parameters, a JSON `file`, or - for stdin")
+	flags.StringVar(&f.file, "params", "", "all parameters, a `file` with a JSON object, or - for stdin")
 	flags.StringVar(&f.level, "files", "", "`level` of file access: minimal, standard, extended or elevated")
 	flags.StringVar(&f.workDir, "workdir", "", "working `directory` below the root")
-	flags.StringArrayVar(&f.hosts, "allow-host", nil, "`host` that the call may reach, beside nothing else (level api)")
+	flags.StringArrayVar(&f.hosts, "allow-host", nil, "`host` that the call may reach; no others (level api)")
 	f.register(a, cmd)
+	flags.Lookup("root").Usage = rootOfCall
 	return cmd
 }
+
+// rootOfCall is the help of --root for calls without a document.
+const rootOfCall = "`directory` that the program finds at /repo (default: the current one)"
 
 // call makes a contract of the command line, and carries it out.
 func (f callFlags) call(ctx context.Context, a *cli.App, s settings.Settings, named, arguments []string) error {
@@ -310,12 +344,8 @@ func (f callFlags) call(ctx context.Context, a *cli.App, s settings.Settings, na
 	if c.Inputs.Parameters, err = f.parameters(ctx, a); err != nil {
 		return err
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
 	f.execFlags.file, f.source = "-", found.ID // its root is the current directory
-	return f.carryOut(ctx, a, s, text)
+	return f.carryOut(ctx, a, s, contract.Job{Contract: &c})
 }
 
 // parameters are those of the flags.
@@ -331,7 +361,7 @@ func (f callFlags) parameters(ctx context.Context, a *cli.App) (map[string]any, 
 			if twice {
 				rule = "is given twice: give a list, " + name + `='["a","b"]'`
 			}
-			return nil, cli.Usagef(a.Command, "run: --param %q: %s", pair, rule)
+			return nil, cli.Usagef(a.Command, "adapter run: --param %q: %s", pair, rule)
 		}
 		var value struct {
 			Value any `json:"value"`
@@ -347,6 +377,9 @@ func (f callFlags) parameters(ctx context.Context, a *cli.App) (map[string]any, 
 func (f callFlags) fromFile(ctx context.Context, a *cli.App) (map[string]any, error) {
 	read := func() ([]byte, error) { return contract.ReadDocument(f.file) }
 	if f.file == "-" {
+		if a.InTerminal {
+			a.Say("reading the parameters from the terminal; Ctrl-D ends them")
+		}
 		read = func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.In, contract.MaxDocument+1)) }
 	}
 	text, err := cli.Interruptibly(ctx, read)

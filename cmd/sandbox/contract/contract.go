@@ -21,6 +21,7 @@ import (
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/harness/contract/adapter"
 	"github.com/evalbox/evalbox/harness/contract/registry"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/policy"
@@ -83,9 +84,12 @@ func Adapters(s settings.Settings, refresh bool) (*adapter.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Adapters != "" && !fsx.IsDir(s.Adapters) {
+		return nil, cli.WithHint(fmt.Errorf("adapters %q: is not a directory", s.Adapters), "leave --adapters out for the shipped adapters, or name a directory of documents")
+	}
 	adapters, err := adapter.Open(s.Adapters, configs.Adapters(), adapter.OpenCache(filepath.Join(stateDir, "adapters"), refresh))
 	if err != nil {
-		return nil, cli.WithHint(err, "check them with: sandbox adapter validate FILE")
+		return nil, cli.WithHint(err, "check them with: sandbox adapter validate "+cli.ShellWord(s.Adapters))
 	}
 	return adapters, nil
 }

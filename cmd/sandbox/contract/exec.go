@@ -94,12 +94,12 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 		return err
 	}
 	f.source = sourceName(f.file)
-	return f.carryOut(ctx, a, s, text)
+	return f.carryOut(ctx, a, s, contract.Job{Text: text})
 }
 
-// carryOut carries out the text of a contract, and shows its outcome.
-func (f execFlags) carryOut(ctx context.Context, a *cli.App, s settings.Settings, text []byte) error {
-	job := contract.Job{Text: text, Approver: f.approver}
+// carryOut carries out a contract, and shows its outcome.
+func (f execFlags) carryOut(ctx context.Context, a *cli.App, s settings.Settings, job contract.Job) error {
+	job.Approver = f.approver
 	options, err := f.options(s)
 	if err != nil {
 		return err
@@ -157,9 +157,13 @@ func (f execFlags) carryOut(ctx context.Context, a *cli.App, s settings.Settings
 	return errors.Join(a.Present(o, quiet, s, func() []string { return outcomeLines(a, o, f, options.Root) }), err)
 }
 
-// printValue prints the value of a call: a text as it is, anything else as JSON.
+// printValue prints the value of a call: a text as it is, anything else as JSON. In a terminal
+// a line ends.
 func printValue(a *cli.App, value any) error {
 	if text, ok := value.(string); ok {
+		if a.OutTerminal && text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
 		return a.Print("%s", text)
 	}
 	return a.PrintJSON(value)
@@ -168,7 +172,9 @@ func printValue(a *cli.App, value any) error {
 // runRecorded executes a contract, and adds it to the log of trials.
 func runRecorded(ctx context.Context, x *cli.Session, h *contract.Harness, job contract.Job, source string) (contract.Outcome, error) {
 	var document any
-	if c, err := contract.Parse(job.Text, source); err == nil {
+	if job.Contract != nil {
+		document = *job.Contract
+	} else if c, err := contract.Parse(job.Text, source); err == nil {
 		document = c
 	}
 	ctx, record := x.Trial(ctx, trial.Job{Kind: contract.Kind, Name: source}, document)
@@ -254,6 +260,9 @@ func outcomeLines(a *cli.App, o contract.Outcome, f execFlags, root string) (lin
 		root = abs
 	}
 	for _, hint := range contract.Hints(render.InOrder(o.Violations), root) {
+		if o.AdapterID != "" {
+			hint = strings.ReplaceAll(hint, "adapter show ID", "adapter show "+cli.ShellWord(o.AdapterID))
+		}
 		lines = append(lines, "hint: "+terminal.Line(a.RepeatFlags(hint)))
 	}
 	return lines

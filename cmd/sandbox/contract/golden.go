@@ -20,11 +20,14 @@ func newAdapterGolden(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "golden ID [EXAMPLE...]",
 		Short: "Run the examples of an adapter, and compare their values",
-		Long: `Run the examples of an adapter, and compare the value of each with its golden output.
-Golden outputs are kept for good, in the directory golden beside the file of the
-adapter; those of shipped adapters are in the state directory. --update replaces them.
+		Long: `Run the examples of an adapter, and compare the value of each with its golden
+output. Golden outputs are kept for good, in the directory golden/ID beside the
+file of the adapter; those of shipped adapters are in the state directory.
+--update replaces them.
 
-The exit code is 1 when a value differs, or when there is no golden output.`,
+The state of an example is same, differs, missing (there is no golden output),
+failed (the call had no success) or updated. The exit code is 1 unless all are
+same or updated.`,
 		Example: "  sandbox adapter golden MY-001 --update\n  sandbox adapter golden MY-001",
 		Args:    cobra.MinimumNArgs(1),
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Check(cmd, cli.NotEmpty(cli.Folder, "root")) },
@@ -33,7 +36,7 @@ The exit code is 1 when a value differs, or when there is no golden output.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&update, "update", false, "replace the golden outputs")
-	cmd.Flags().StringVar(&f.root, "root", "", "`directory` that the examples run in (default: the current one)")
+	cmd.Flags().StringVar(&f.root, "root", "", rootOfCall)
 	a.SettingFlags(cmd, slices.Concat(contractKeys, []string{"image", "allow_unlocked", "runtime", "json"})...)
 	return cmd
 }
@@ -92,7 +95,14 @@ func golden(ctx context.Context, a *cli.App, s settings.Settings, f execFlags, i
 		all, rows = append(all, checked), append(rows, []string{checked.Example, checked.State, checked.Error})
 	}
 	_ = x.Ended() // nothing was shown
-	return a.ShowTable(s, all, []string{"EXAMPLE", "STATE", "ERROR"}, rows)
+	header := []string{"EXAMPLE", "STATE", "ERROR"}
+	if !slices.ContainsFunc(all, func(c checkedExample) bool { return c.Error != "" }) {
+		header = header[:2]
+		for i := range rows {
+			rows[i] = rows[i][:2]
+		}
+	}
+	return a.ShowTable(s, all, header, rows)
 }
 
 // examplesOf are the examples with the given names, or all.

@@ -106,7 +106,7 @@ func (c *calls) post(ctx context.Context) (number string, done func()) {
 	defer c.mu.Unlock()
 	c.lastID++
 	number = strconv.FormatUint(c.lastID, 10)
-	c.posts[number] = ctx
+	c.posts[number] = ctx //nolint:fatcontext // that of a request
 	return number, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -200,7 +201,7 @@ func note(ctx context.Context, err error) error {
 	if first, ok := ctx.Value(refusedKey{}).(*firstError); ok {
 		first.set(err)
 	}
-	if _, ok := err.(*refusal); ok {
+	if _, ok := errors.AsType[*refusal](err); ok {
 		return &policy.FieldError{Field: "mcp", Rule: err.Error()} // a harness takes it for a refusal
 	}
 	return err

@@ -7,6 +7,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"time"
@@ -105,11 +106,12 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, o options) error 
 	if err != nil {
 		return err
 	}
-	defer server.close()
 	if o.listen != "" {
-		return server.serveHTTP(ctx, a)
+		err = server.serveHTTP(ctx, a)
+	} else {
+		err = server.serveStdio(ctx, a.In, a.Out)
 	}
-	return server.serveStdio(ctx, a.In, a.Out)
+	return errors.Join(err, server.close())
 }
 
 // shipped is the source of a setting that nobody changed.

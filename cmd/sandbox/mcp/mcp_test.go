@@ -419,12 +419,6 @@ func TestCancel(t *testing.T) {
 	require.Len(t, list.data["runs"], 1)
 }
 
-// pipe is the two streams of a client of serveStdio.
-type pipe struct {
-	io.Reader
-	io.WriteCloser
-}
-
 func TestDisconnect(t *testing.T) {
 	running := make(chan struct{}, 1)
 	w := begin(t, untilTerm(running))
@@ -450,16 +444,16 @@ func TestServerEnds(t *testing.T) {
 	running := make(chan struct{}, 1)
 	w := begin(t, untilTerm(running))
 	session := w.client(t, nil)
-	answered := make(chan reply, 1)
+	answered := make(chan *sdk.CallToolResult, 1)
 	go func() {
 		res, err := session.CallTool(context.WithoutCancel(t.Context()), &sdk.CallToolParams{Name: "run_python", Arguments: map[string]any{"code": "1"}})
 		if err == nil {
-			answered <- read(t, res)
+			answered <- res
 		}
 	}()
 	<-running
 	w.stop(errClosing)
-	require.Equal(t, "canceled", (<-answered).data["status"])
+	require.Equal(t, "canceled", read(t, <-answered).data["status"])
 	w.calls.close()
 	w.canceled(t)
 	require.True(t, ask(t, session, "list_runs", nil).isError)

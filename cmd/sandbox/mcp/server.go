@@ -135,7 +135,7 @@ func (v *server) close() error {
 func (v *server) serveStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	err := v.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(in), Writer: nopCloser{out}})
 	if ctx.Err() != nil || err == nil || errors.Is(err, io.EOF) {
-		return nil // the client went, or the operator ended the server
+		return nil //nolint:nilerr // the client went, or the operator ended the server
 	}
 	return fmt.Errorf("serving on stdin and stdout: %w", err)
 }

@@ -31,7 +31,8 @@ func (r *Registry) Adapt(c contract.Contract, tool *registry.Tool) (*contract.Ad
 	if a == nil {
 		return nil, nil
 	}
-	call := &call{Adapter: a, registry: r, c: c}
+	own := *a // a call may change its copy
+	call := &call{Adapter: &own, registry: r, c: c}
 	call.checkTool(tool)
 	call.build()
 	if len(call.violations) > 0 {
@@ -91,9 +92,9 @@ func (x *call) build() {
 	} else if operations := x.Operations(); x.operation == "" && len(operations) == 1 {
 		x.operation = operations[0]
 	} else if !slices.Contains(operations, x.operation) {
-		rule := "is not an operation of " + x.ID + ": there are " + strings.Join(operations, ", ")
+		rule := "is not an operation of " + x.ID + ", which has " + strings.Join(operations, ", ")
 		if x.operation == "" {
-			rule = "is missing: there are " + strings.Join(operations, ", ")
+			rule = "is missing: " + x.ID + " has " + strings.Join(operations, ", ")
 		}
 		x.refuse("CK-01", "inputs.operation", strict.Quoted(x.operation), rule)
 		return
@@ -119,6 +120,9 @@ func (x *call) build() {
 	to := &x.adapted.Contract
 	to.AdapterID, to.Inputs.Operation = x.ID, x.operation
 	to.Sandbox = to.Sandbox.Narrowed(x.SandboxOverride)
+	if asked := x.c.Sandbox.Network; len(asked.Allow) > 0 && len(to.Sandbox.Network.Allow) == 0 {
+		x.adapted.Warnings = append(x.adapted.Warnings, fmt.Sprintf("Adapter %s does not permit the hosts of the contract: the call reaches none of them.", x.ID))
+	}
 	switch x.Type {
 	case CLI:
 		x.commandLine()
@@ -199,7 +203,7 @@ func (x *call) commandLine() {
 	x.command(x.Interface.CLI.Executable, slices.Concat(words, x.c.Inputs.Arguments))
 	x.setEnv(env)
 	x.adapted.Read = func(o contract.Outcome) contract.Answer {
-		if len(x.Transforms.Output) > 0 && o.Truncated {
+		if len(x.Transforms.Output) > 0 && isCut(o) {
 			return contract.Answer{Err: errCut}
 		}
 		return contract.Answer{Value: o.Stdout}
@@ -208,6 +212,11 @@ func (x *call) commandLine() {
 
 // errCut is an output that cannot be read because a part of it is missing.
 var errCut = errors.New("the output is longer than what is captured, so it cannot be read: raise outputs.capture.stdout_bytes")
+
+// isCut reports whether a part of the stdout is missing. Truncated may also be about stderr.
+func isCut(o contract.Outcome) bool {
+	return o.Truncated && (int64(len(o.Stdout)) < o.StdoutBytes || int64(len(o.Stderr)) >= o.StderrBytes)
+}
 
 // setEnv adds variables to the contract.
 func (x *call) setEnv(env map[string]string) {

@@ -92,19 +92,27 @@ func (t argTemplate) hasValue() bool {
 	return slices.ContainsFunc(t, func(pieces []string) bool { return len(pieces) > 1 })
 }
 
-// words are the words of the command line for one value. before are those in front of them.
-func (t argTemplate) words(value string, before []string) ([]string, error) {
+// endOfOptions is the word after which a command takes no word for an option.
+const endOfOptions = "--"
+
+// endsOptions reports whether the template has the word "--" itself. As a value it ends nothing.
+func (t argTemplate) endsOptions() bool {
+	return slices.ContainsFunc(t, func(pieces []string) bool { return len(pieces) == 1 && pieces[0] == endOfOptions })
+}
+
+// words are the words of the command line for one value. ended says that no option follows.
+func (t argTemplate) words(value string, ended bool) ([]string, error) {
 	var words []string
+	takesValue := false // the word before is an option of the document, which takes the next word
 	for _, pieces := range t {
-		whole := len(pieces) == 2 && pieces[0] == "" && pieces[1] == ""
-		// A value alone in its place must not become an option of the command. Behind an option
-		// of the same template, or behind "--", it is none.
-		isOption := strings.HasPrefix(value, "-") && !slices.Contains(slices.Concat(before, words), "--") &&
-			(len(words) == 0 || !strings.HasPrefix(words[len(words)-1], "-"))
-		if whole && isOption {
+		word := strings.Join(pieces, value)
+		if len(pieces) > 1 && pieces[0] == "" && strings.HasPrefix(word, "-") && !ended && !takesValue {
 			return nil, errors.New(`must not begin with "-": the command would take it for an option`)
 		}
-		words = append(words, strings.Join(pieces, value))
+		literal := len(pieces) == 1
+		takesValue = literal && len(word) > 1 && word[0] == '-' && !strings.Contains(word, "=")
+		ended = ended || literal && word == endOfOptions
+		words = append(words, word)
 	}
 	return words, nil
 }
@@ -113,17 +121,22 @@ func (t argTemplate) words(value string, before []string) ([]string, error) {
 // joins a [parameterError] for each one that is wrong.
 func (c *CommandLine) arguments(parameters map[string]any) (words []string, env map[string]string, err error) {
 	words, env = slices.Clone(c.BaseArgs), map[string]string{}
+	ended := slices.Contains(c.BaseArgs, endOfOptions)
 	var errs []error
 	for _, pair := range c.ArgMapping {
 		value, given := parameters[pair.Key]
 		if !given || value == nil {
 			continue
 		}
-		more, err := mapped(pair.Key, pair.Value, value, words)
+		t, err := parseTemplate(pair.Key, pair.Value)
+		var more []string
+		if err == nil {
+			more, err = t.mapped(value, ended)
+		}
 		if err != nil {
 			errs = append(errs, &parameterError{pair.Key, err.Error()})
 		}
-		words = append(words, more...)
+		words, ended = append(words, more...), ended || len(more) > 0 && t.endsOptions()
 	}
 	for _, pair := range c.EnvMapping {
 		value, given := parameters[pair.Key]
@@ -158,11 +171,7 @@ func (c *CommandLine) parameters() []string {
 }
 
 // mapped are the words of one parameter. A list repeats its template.
-func mapped(parameter, template string, value any, before []string) ([]string, error) {
-	t, err := parseTemplate(parameter, template)
-	if err != nil {
-		return nil, err
-	}
+func (t argTemplate) mapped(value any, ended bool) ([]string, error) {
 	if !t.hasValue() {
 		on, ok := value.(bool)
 		if !ok {
@@ -171,7 +180,7 @@ func mapped(parameter, template string, value any, before []string) ([]string, e
 		if !on {
 			return nil, nil
 		}
-		return t.words("", before)
+		return t.words("", ended)
 	}
 	values, isList := value.([]any)
 	if !isList {
@@ -183,11 +192,11 @@ func mapped(parameter, template string, value any, before []string) ([]string, e
 		if err != nil {
 			return nil, err
 		}
-		more, err := t.words(text, slices.Concat(before, words))
+		more, err := t.words(text, ended)
 		if err != nil {
 			return nil, err
 		}
-		words = append(words, more...)
+		words, ended = append(words, more...), ended || t.endsOptions()
 	}
 	return words, nil
 }

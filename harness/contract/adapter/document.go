@@ -9,6 +9,7 @@ package adapter
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -178,6 +179,7 @@ func parse(text []byte) (*Adapter, []strict.Problem) {
 		a.Metadata.Status = Active
 	}
 	a.check(k)
+	slices.SortStableFunc(k.problems, func(a, b strict.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return a, k.problems
 }
 
@@ -187,9 +189,12 @@ func (d *document) useAliases(k *checker) {
 		if given && both {
 			k.refuse(alias, "", "is the same as "+name+", which is given as well")
 		}
+		if given && !both {
+			k.rename(alias, name)
+		}
 	}
 	in := &d.Interface
-	one("error_handling", "errors", d.ErrorHandling != nil, d.Errors.Fallback != nil || d.Errors.Retry.MaxAttempts > 0)
+	one("error_handling", "errors", d.ErrorHandling != nil, k.lines["errors"] > 0)
 	one("status", "metadata.status", d.Status != "", d.Metadata.Status != "")
 	one("cli", "interface.cli", d.CLI != nil, in.CLI != nil)
 	one("api", "interface.api", d.API != nil, in.API != nil)
@@ -206,6 +211,15 @@ func (d *document) useAliases(k *checker) {
 type checker struct {
 	lines    map[string]int
 	problems []strict.Problem
+}
+
+// rename gives the lines of a member to another one.
+func (k *checker) rename(from, to string) {
+	for field, line := range maps.Clone(k.lines) {
+		if rest, ok := strings.CutPrefix(field, from); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			k.lines[to+rest] = line
+		}
+	}
 }
 
 // refuse adds a problem. Its line is that of the field, or of the nearest field around it.
@@ -236,9 +250,9 @@ func (a *Adapter) check(k *checker) {
 	if !slices.Contains([]Status{Active, Deprecated, Experimental}, a.Metadata.Status) {
 		k.refuse("metadata.status", strict.Quoted(string(a.Metadata.Status)), "must be one of active, deprecated, experimental")
 	}
-	for field, date := range map[string]string{"metadata.created": a.Metadata.Created, "metadata.updated": a.Metadata.Updated} {
-		if date != "" && !isDate(date) {
-			k.refuse(field, strict.Quoted(date), "must be a date or a time of ISO 8601, such as 2026-01-31")
+	for _, f := range []struct{ field, date string }{{"metadata.created", a.Metadata.Created}, {"metadata.updated", a.Metadata.Updated}} {
+		if f.date != "" && !isDate(f.date) {
+			k.refuse(f.field, strict.Quoted(f.date), "must be a date or a time of ISO 8601, such as 2026-01-31")
 		}
 	}
 	a.checkInterface(k)
@@ -262,8 +276,9 @@ func (a *Adapter) checkInterface(k *checker) {
 		return
 	}
 	in := a.Interface
-	for kind, given := range map[Type]bool{CLI: in.CLI != nil, API: in.API != nil, SDK: in.SDK != nil, MCP: in.MCP != nil} {
-		field := "interface." + string(kind)
+	all := map[Type]bool{CLI: in.CLI != nil, API: in.API != nil, SDK: in.SDK != nil, MCP: in.MCP != nil}
+	for _, kind := range Types() {
+		field, given := "interface."+string(kind), all[kind]
 		if given && kind != a.Type {
 			k.refuse(field, "", "is for adapters of type "+string(kind))
 		}
@@ -334,9 +349,12 @@ func (a *Adapter) checkErrors(k *checker) {
 
 func (a *Adapter) checkOverride(k *checker) {
 	o := a.SandboxOverride
-	for field, limit := range map[string]*int64{"timeout_ms": o.TimeoutMS, "memory_mb": o.MemoryMB} {
-		if limit != nil && *limit <= 0 {
-			k.refuse("sandbox_override."+field, fmt.Sprint(*limit), "must be more than 0")
+	for _, f := range []struct {
+		field string
+		limit *int64
+	}{{"timeout_ms", o.TimeoutMS}, {"memory_mb", o.MemoryMB}} {
+		if f.limit != nil && *f.limit <= 0 {
+			k.refuse("sandbox_override."+f.field, fmt.Sprint(*f.limit), "must be more than 0")
 		}
 	}
 	if o.Network == nil {

@@ -5,7 +5,6 @@ package adapter_test
 import (
 	"archive/tar"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -204,7 +204,7 @@ func TestREST(t *testing.T) {
 	require.Len(t, calls, before)
 }
 
-func quote(text string) string { quoted, _ := json.Marshal(text); return string(quoted) }
+func quote(text string) string { return strconv.Quote(text) }
 
 // Tools that the shipped image does not have.
 func TestOtherTools(t *testing.T) {
@@ -342,7 +342,7 @@ func toolImage(t *testing.T) string {
 // writeTools writes the files of the image.
 func writeTools(to io.Writer, server string) error {
 	out := tar.NewWriter(to)
-	text, err := exec.Command("go", "env", "GOROOT").Output() //nolint:noctx // it ends at once
+	text, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (g Golden) Read(example string) (json.RawMessage, error) {
 func (g Golden) Write(example string, value any) error {
 	text, err := encodeGolden(value)
 	if err == nil {
-		err = os.MkdirAll(g.Dir, 0o755) //nolint:gosec // it may be under version control
+		err = os.MkdirAll(g.Dir, 0o755) // it may be under version control
 	}
 	if err == nil {
 		err = fsx.WriteFile(filepath.Join(g.Dir, example+".json"), append(text, '\n'), 0o644, true)

@@ -34,7 +34,11 @@ func (l *Library) positional(operation string) []string {
 	if !found {
 		return nil
 	}
-	return strings.FieldsFunc(strings.TrimSuffix(list, ")"), func(r rune) bool { return r == ',' || r == ' ' })
+	names := strings.FieldsFunc(strings.TrimSuffix(list, ")"), func(r rune) bool { return r == ',' || r == ' ' })
+	for i, name := range names { // Rust has &a and a.into()
+		names[i] = strings.TrimSuffix(strings.TrimPrefix(name, "&"), ".into()")
+	}
+	return names
 }
 
 // toolchainChildren are the processes and threads that a compiler needs.
@@ -66,7 +70,7 @@ func (x *call) function() {
 
 // read is the answer of the program.
 func (l *Library) read(o contract.Outcome) contract.Answer {
-	if o.Truncated && int64(len(o.Stdout)) < o.StdoutBytes {
+	if isCut(o) {
 		return contract.Answer{Err: errCut}
 	}
 	text, err := driver.Answer([]byte(o.Stdout))

@@ -22,7 +22,7 @@ import (
 // used (PD-02). Its methods may be called concurrently.
 type Registry struct {
 	entries []entry
-	// Getenv looks up the secrets of web APIs; see [web.Request].
+	// LookupEnv looks up the secrets of web APIs; see [web.Request].
 	LookupEnv func(name string) (string, bool)
 
 	cache *Cache
@@ -52,6 +52,10 @@ func Open(dir string, shipped fs.FS, cache *Cache) (*Registry, error) {
 	r := &Registry{full: map[string]*Adapter{}, cache: cache, web: &web.Client{}}
 	var errs []error
 	if dir != "" {
+		dir, err := filepath.Abs(dir) // the cache and the golden outputs are of this place
+		if err != nil {
+			return nil, err
+		}
 		names, err := documents(dir)
 		errs = append(errs, err)
 		for _, name := range names {
@@ -223,6 +227,9 @@ func (r *Registry) document(e entry) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.ID != e.ID || a.ToolID != e.ToolID {
+		return nil, fmt.Errorf("%s: was changed meanwhile: it was adapter %s for tool %s", e.source, e.ID, e.ToolID)
+	}
 	a.digest = fmt.Sprintf("%x", sha256.Sum256(text))
 	r.full[e.ID] = a
 	return a, nil
@@ -244,7 +251,7 @@ type UnknownError struct {
 	Known []string
 }
 
-func (e *UnknownError) Error() string { return "No adapter found " + strict.Quoted(e.ID) } //nolint:staticcheck // the sentence of CI-02
+func (e *UnknownError) Error() string { return "No adapter found " + strict.Quoted(e.ID) }
 
 // matches reports whether an adapter is for the version of a tool: each part of the tool's version
 // that is said must be the same (CK-01). So "14" has 14.1.0.

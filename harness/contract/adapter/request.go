@@ -37,7 +37,10 @@ func (x *call) send(ctx context.Context, e contract.Effective, egress policy.Egr
 	if err != nil {
 		return failedRequest(err)
 	}
-	answer := contract.Answer{Status: contract.StatusAnswered, Code: &res.Status, Text: strings.ToValidUTF8(string(res.Body), "\uFFFD"), TextBytes: res.BodyBytes}
+	answer := contract.Answer{Status: contract.StatusAnswered, Code: &res.Status, Text: strings.ToValidUTF8(string(res.Body), "\uFFFD"), TextBytes: int64(len(res.Body))}
+	if res.Truncated {
+		answer.TextBytes = max(res.BodyBytes, answer.TextBytes+1)
+	}
 	switch {
 	case res.Status < 200 || res.Status > 299:
 		answer.Err = fmt.Errorf("the server answered with status %d", res.Status)
@@ -70,14 +73,12 @@ func body(res *web.Response) (any, error) {
 // failedRequest is the answer of a request without a response.
 func failedRequest(err error) contract.Answer {
 	answer := contract.Answer{Status: contract.StatusUnreachable, Err: err}
-	refuse := func(field, rule string) contract.Answer {
-		return contract.Answer{Refused: []contract.Violation{{Code: "CK-01", Field: field, Rule: rule}}}
-	}
 	if secret, ok := errors.AsType[*web.SecretError](err); ok {
-		return refuse("adapter_id", secret.Error())
+		v := contract.Violation{Code: "CK-01", Field: "adapter_id", Rule: secret.Error()}
+		return contract.Answer{Refused: []contract.Violation{v.WithHint("set the variable for this command, or name another variable or a file in interface.api.auth of the adapter")}}
 	}
 	if bad, ok := errors.AsType[*web.ParameterError](err); ok {
-		return refuse(strict.Path("inputs.parameters", bad.Name), bad.Rule)
+		return contract.Answer{Refused: []contract.Violation{{Code: "CX-01", Field: strict.Path("inputs.parameters", bad.Name), Rule: bad.Rule}}}
 	}
 	if _, ok := errors.AsType[*web.RefusedError](err); ok {
 		answer.Status = contract.StatusBlocked

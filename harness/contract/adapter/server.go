@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -138,12 +139,14 @@ func connect(ctx context.Context, transport mcp.Transport) (*mcp.ClientSession, 
 
 // bounded is an error of a server with a bounded text.
 func bounded(err error) error {
-	const most = 500
-	if len(err.Error()) <= most {
-		return err
-	}
-	return errors.New(text.Short(err.Error(), most))
+	return &boundedError{err}
 }
+
+// boundedError shows the beginning of an error.
+type boundedError struct{ error }
+
+func (e *boundedError) Error() string { return text.Short(e.error.Error(), 500) }
+func (e *boundedError) Unwrap() error { return e.error }
 
 // session calls the tool in a session of its own.
 func (x *call) session(ctx context.Context, e contract.Effective, transport mcp.Transport) contract.Answer {
@@ -193,6 +196,9 @@ func failedCall(err error, unsent bool) contract.Answer {
 		answer.Status, answer.Code, answer.Unsent = contract.StatusAnswered, &code, false
 		answer.Err = fmt.Errorf("the server answered with error %d: %s", wire.Code, text.Short(wire.Message, 500))
 	}
+	if _, dialed := errors.AsType[*net.OpError](err); !dialed && answer.Code == nil {
+		answer.Status = contract.StatusAnswered // with something else than MCP; a program has a status of its own
+	}
 	if refused, ok := errors.AsType[*web.RefusedError](err); ok {
 		answer.Status, answer.Unsent, answer.Err = contract.StatusBlocked, false, refused
 	}
@@ -204,7 +210,8 @@ func failedCall(err error, unsent bool) contract.Answer {
 func toolAnswer(res *mcp.CallToolResult, most, mostArtifacts int64) contract.Answer {
 	answer := contract.Answer{Status: contract.StatusAnswered}
 	for i, content := range res.Content {
-		kind, data := "", []byte(nil)
+		var kind string
+		var data []byte
 		switch content := content.(type) {
 		case *mcp.ImageContent:
 			kind, data = content.MIMEType, content.Data

@@ -223,7 +223,7 @@ func TestGoProgram(t *testing.T) {
 	require.Contains(t, p.Files["main.go"], "\tlibrary \"example.org/m/p\"\n")
 	require.Contains(t, p.Files["main.go"], " = library.T.F\n")
 	require.NotContains(t, p.Files["main.go"], "{{")
-	require.Equal(t, "{\"parameters\":{\"b\":null,\"ctx\":\"`{{function}}\"},\"names\":[\"ctx\",\"b\"]}", p.Stdin)
+	require.JSONEq(t, "{\"parameters\":{\"b\":null,\"ctx\":\"`{{function}}\"},\"names\":[\"ctx\",\"b\"]}", p.Stdin)
 	require.Equal(t, "off", p.Env["GOPROXY"])
 	p, err = driver.New(driver.Call{Language: driver.Go, Package: "strings", Function: "F()"})
 	require.NoError(t, err)

@@ -278,7 +278,7 @@ func TestGo(t *testing.T) {
 	}
 	e := call("Echo", map[string]any{"name": "\"\\\n`é", "items": []any{int64(1) << 62}, "ratio": 0.5})
 	require.NoError(t, e.err, e.stderr)
-	require.Equal(t, "{\"name\":\"\\\"\\\\\\n`é\",\"items\":[4611686018427387904],\"ratio\":0.5}", string(e.value))
+	require.JSONEq(t, "{\"name\":\"\\\"\\\\\\n`é\",\"items\":[4611686018427387904],\"ratio\":0.5}", string(e.value))
 	require.Zero(t, e.code)
 	require.True(t, strings.HasPrefix(e.stdout, "at the import, without a line end\nevalbox/answer/v1 "), e.stdout)
 	require.Equal(t, "printed\nwritten\nby a child\n", e.stderr)
@@ -307,7 +307,7 @@ func TestGo(t *testing.T) {
 		"Panic(text)": {map[string]any{"text": "it panics"}, [2]string{"panic", "it panics"}},
 		"NaN":         {nil, [2]string{"*json.UnsupportedValueError", "NaN"}},
 		"Func":        {nil, [2]string{"*errors.errorString", "the result has a value of type func(), which JSON does not have"}},
-		"Echo":        {map[string]any{"nmae": "x"}, [2]string{"*fmt.wrapError", `the parameters must fit the type library.Options: json: unknown field "nmae"`}},
+		"Echo":        {map[string]any{"nam": "x"}, [2]string{"*fmt.wrapError", `the parameters must fit the type library.Options: json: unknown field "nam"`}},
 		"Add":         {map[string]any{"a": int64(1)}, [2]string{"*errors.errorString", "Add does not have one parameter, but 2: the mapping must name them, as in Add(a, b)"}},
 		"Pair(k, l)":  {map[string]any{"k": "x", "l": "y"}, [2]string{"*errors.errorString", "the parameters of Pair are 1, the mapping names 2"}},
 		"Pair(k)":     {map[string]any{"k": int64(1)}, [2]string{"*fmt.wrapError", "parameter k must fit the type library.Kind"}},

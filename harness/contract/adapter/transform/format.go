@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"text/template"
@@ -75,8 +76,7 @@ func instrument(t *template.Template) error {
 			return err
 		}
 		enter, work := call(enterName), call(fmt.Sprintf("%s %d", workName, 7+weight(each.Root)))
-		nodes := append([]parse.Node{enter, work}, each.Root.Nodes...)
-		each.Root.Nodes = append(nodes, call(leaveName))
+		each.Root.Nodes = slices.Concat([]parse.Node{enter, work}, each.Root.Nodes, []parse.Node{call(leaveName)})
 	}
 	return nil
 }
@@ -98,7 +98,6 @@ func count(t *template.Template, list *parse.ListNode) error {
 		case *parse.WithNode:
 			branch = &node.BranchNode
 		case *parse.RangeNode:
-			branch = &node.BranchNode
 			units := weight(node.List)
 			if err := errors.Join(count(t, node.List), count(t, node.ElseList)); err != nil {
 				return err

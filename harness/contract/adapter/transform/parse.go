@@ -27,7 +27,7 @@ func compileParse(spec any, report report) func(any) (any, error) {
 	var parse func(string) (any, error)
 	switch spec := spec.(type) {
 	case string:
-		known := false
+		var known bool
 		if parse, known = words[spec]; !known {
 			report("", strict.Quoted(spec), "must be one of "+text.List(sorted(words))+", or a mapping {regex: PATTERN}")
 		}

@@ -118,7 +118,7 @@ func TestInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := maps.Clone(test.have)
 			got, err := input(t, test.steps).Apply(test.have)
-			require.Equal(t, len(before), len(test.have))
+			require.Len(t, test.have, len(before))
 			if test.wantError != "" {
 				require.EqualError(t, err, test.wantError)
 				require.Nil(t, got)
@@ -538,6 +538,7 @@ func TestFormat(t *testing.T) {
 
 // TestTemplatesEnd: no template runs without end, and none fills the memory.
 func TestTemplatesEnd(t *testing.T) {
+	t.Parallel()
 	many := make(list, 1000)
 	for i := range many {
 		many[i] = int64(i)

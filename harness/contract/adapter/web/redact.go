@@ -48,11 +48,12 @@ func jsonForms(secret string) (forms []string) {
 		var out bytes.Buffer
 		encoder := json.NewEncoder(&out)
 		encoder.SetEscapeHTML(escapeHTML)
-		if encoder.Encode(secret) == nil {
-			inner := strings.Trim(out.String(), "\n")
-			inner = inner[1 : len(inner)-1]
-			forms = append(forms, inner, strings.ReplaceAll(inner, "/", `\/`))
+		if err := encoder.Encode(secret); err != nil {
+			continue // a text has a form
 		}
+		inner := strings.Trim(out.String(), "\n")
+		inner = inner[1 : len(inner)-1]
+		forms = append(forms, inner, strings.ReplaceAll(inner, "/", `\/`))
 	}
 	return forms
 }
