@@ -184,6 +184,9 @@ func (run *execution) talked() {
 	o := &run.outcome
 	o.Differences = slices.DeleteFunc(o.Differences, func(d Difference) bool { return d.What == "exit_code" })
 	o.conclusive, o.Error = true, ""
+	if o.Status == result.StatusCanceled.String() { // it was ended, because it did not end itself
+		o.Status, o.Fault = StatusAnswered, ""
+	}
 	failed := o.failures()
 	if o.Success = len(failed) == 0; !o.Success {
 		o.Error = failed[0].String()

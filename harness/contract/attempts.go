@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/result"
 )
 
 // viaAdapter carries out a contract with an adapter: the call, its retries, and those of the
 // fallback adapters (AR-07). The registry of adapters has no circle of fallbacks.
 func (h *Harness) viaAdapter(ctx context.Context, job Job, run *execution) (Outcome, error) {
-	if o, ok := h.known(run); ok {
+	key := run.cacheKey(ctx)
+	if o, ok := h.known(key, run); ok {
 		return o, nil
 	}
-	key := run.cacheKey()
 	var before []Attempt
 	var earlier *Outcome
 	var used trial.Usage
@@ -25,14 +26,16 @@ func (h *Harness) viaAdapter(ctx context.Context, job Job, run *execution) (Outc
 		t := &attempts{harness: h, job: job, next: run, before: before}
 		o, err := t.carryOut(ctx, run.Effective.Adapted)
 		if earlier != nil && err == nil && o.Status == StatusRefused {
-			return earlier.without(o), nil
+			return earlier.without(o)
 		}
 		used = used.Plus(o.usage)
 		o.usage = used
 		a := run.Effective.Adapted
-		if err != nil || o.Success || ctx.Err() != nil || a.Fallback == "" || job.Approval != nil ||
+		if err != nil || o.Success || ctx.Err() != nil || a.Fallback == "" || len(run.Effective.Needs) > 0 ||
 			o.Status == StatusRefused || !a.FallbackIf(o) {
-			if err == nil && o.Success {
+			// The answer of a fallback is not that of the adapter, and files that changed meanwhile
+			// may have another answer.
+			if err == nil && o.Success && earlier == nil && key != "" && run.cacheKey(ctx) == key {
 				h.remember(key, o)
 			}
 			return o, err
@@ -43,15 +46,19 @@ func (h *Harness) viaAdapter(ctx context.Context, job Job, run *execution) (Outc
 		job.Text, job.Contract = nil, &c
 		run = h.newExecution(job)
 		if run.Effective.Adapted == nil || len(run.outcome.Violations) > 0 {
-			return o.without(run.end(ctx, nil)), nil
+			return o.without(run.end(ctx, nil))
 		}
 	}
 }
 
-// without is an outcome whose fallback was refused: it could not carry out the contract.
-func (o Outcome) without(fallback Outcome) Outcome {
+// without is an outcome whose fallback was refused: it could not carry out the contract. The record
+// has the same.
+func (o Outcome) without(fallback Outcome) (Outcome, error) {
 	o.Warnings = append(slices.Clone(o.Warnings), fmt.Sprintf("The fallback adapter %s did not make the call: %s", fallback.AdapterID, fallback.Error))
-	return o
+	if o.Evidence.Path == "" {
+		return o, nil
+	}
+	return o, write(o.Evidence.Path, OutcomeFile, o.ExecutionID, o.Encode)
 }
 
 // attempts are the attempts of one adapter, as a harness of a queue.
@@ -92,6 +99,9 @@ func (t *attempts) carryOut(ctx context.Context, a *Adapted) (Outcome, error) {
 		t.err = errors.Join(err, context.Cause(ctx))
 		t.outcome = t.next.end(ctx, t.err)
 	}
+	if t.err == nil && ctx.Err() != nil && t.again(a) { // canceled in the pause before the next one
+		t.outcome.Status, t.outcome.Error, t.outcome.conclusive = result.StatusCanceled.String(), context.Cause(ctx).Error(), false
+	}
 	t.outcome.usage = t.usage
 	return t.outcome, t.err
 }
@@ -100,7 +110,7 @@ func (t *attempts) carryOut(ctx context.Context, a *Adapted) (Outcome, error) {
 // server could not be reached at all.
 func (t *attempts) again(a *Adapted) bool {
 	o := t.outcome
-	if t.err != nil || o.Success || o.Status == StatusRefused || t.job.Approval != nil {
+	if t.err != nil || o.Success || o.Status == StatusRefused || o.Approval != nil {
 		return false
 	}
 	return o.unsent || o.Call != nil && o.Call.Code != nil && slices.Contains(a.Retry.Codes, *o.Call.Code)

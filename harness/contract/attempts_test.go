@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -70,11 +71,18 @@ func carriedOut(t *testing.T, h *Harness, job Job) Outcome {
 	return o
 }
 
+// outcomeSchema is read once.
+var outcomeSchema struct {
+	once sync.Once
+	*jsonschema.Schema
+}
+
 func requireWire(t *testing.T, o Outcome) {
 	t.Helper()
 	text, err := o.Encode()
 	require.NoError(t, err)
-	schematest.Valid(t, schematest.Load(t, OutcomeSchemaJSON), text)
+	outcomeSchema.once.Do(func() { outcomeSchema.Schema = schematest.Load(t, OutcomeSchemaJSON) })
+	schematest.Valid(t, outcomeSchema.Schema, text)
 }
 
 // codes are programs that end with these exit codes, one after the other.

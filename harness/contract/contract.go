@@ -267,6 +267,9 @@ func (run *execution) execute(ctx context.Context) error {
 		if a.Read != nil {
 			answer = a.Read(run.outcome)
 		}
+		if ctx.Err() != nil && answer.Err == nil && a.Talk != nil {
+			answer.Err = context.Cause(ctx)
+		}
 		run.answered(answer)
 		run.outcome.Call.Attempts = append(slices.Clone(run.before), run.attempt())
 	}

@@ -362,7 +362,7 @@ func (c Contract) SHA256(profiles policy.Profiles) string {
 	c.ExecutionID = ""
 	text, err := json.Marshal(c) // fields in the order of the types, keys of maps sorted
 	if err != nil {
-		panic("contract: " + err.Error()) // text, numbers and lists only
+		panic("contract: " + err.Error()) // plain data only: the rules check the parameters
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }

@@ -58,7 +58,7 @@ func (f *fakeBox) Plan(_ context.Context, req sandbox.Request) (spec.Spec, error
 	}
 	return spec.Spec{
 		Class: spec.Class{
-			WorkDir: req.WorkDir, Image: spec.Image{ID: "sha256:0123", Locked: true}, Env: []string{"HOME=/tmp", "PYTHONHASHSEED=0"},
+			WorkDir: req.WorkDir, Image: spec.Image{ID: "sha256:0123" + req.Image, Locked: true}, Env: []string{"HOME=/tmp", "PYTHONHASHSEED=0"},
 			Cgroup: spec.Cgroup{MemoryBytes: int64(req.Limits.Memory), NanoCPUs: int64(req.Limits.CPUs * 1e9), PIDs: req.Limits.PIDs},
 		},
 		Job: spec.Job{Command: req.Command, Env: env, Mounts: mounts, Trees: trees, NoFork: req.NoFork, Egress: egress, TimeoutSeconds: req.Limits.Timeout.Seconds()},

@@ -90,7 +90,7 @@ func (run *execution) callRemote(ctx context.Context) error {
 	o.Started, o.Approval, o.DurationMS = true, run.approval, time.Since(began).Milliseconds()
 	o.Status = answer.Status
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && answer.Err != nil:
 		o.Status, answer.Err = result.StatusCanceled.String(), context.Cause(ctx)
 	case limited.Err() != nil && answer.Err != nil:
 		o.Status, o.TimedOut = result.StatusTimedOut.String(), true

@@ -86,7 +86,7 @@ func TestRemoteIsCanceled(t *testing.T) {
 	h, _ := adaptedHarness(t, fakeAdapters{"A": {Retry: Retry{MaxAttempts: 3, Codes: []int{200}}, Fallback: "A", Remote: func(ctx context.Context, _ Effective, _ policy.Egress) Answer {
 		cancel(errFake)
 		<-ctx.Done()
-		return Answer{Status: StatusAnswered, Code: new(200), Value: "v"}
+		return Answer{Status: StatusUnreachable, Code: new(200), Err: ctx.Err()}
 	}}}, nil)
 	o, err := h.Run(ctx, of(calling()))
 	require.NoError(t, err)

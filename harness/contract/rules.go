@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -69,6 +70,9 @@ type Effective struct {
 // hash of Effective is valid.
 // A contract with an adapter is checked as its adapter carries it out.
 func (r Rules) Validate(c Contract) (e Effective, violations, stripped []Violation) {
+	if _, err := json.Marshal(c.Inputs.Parameters); err != nil { // of a caller in Go
+		return e, []Violation{{Code: "CX-01", Field: "inputs.parameters", Rule: "must be plain data: " + err.Error()}}, nil
+	}
 	adapted, refused := r.adapt(c)
 	var warnings []string
 	if adapted != nil {

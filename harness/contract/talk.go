@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/evalbox/evalbox/result"
@@ -36,13 +37,14 @@ func (run *execution) runProgram(ctx context.Context, streams sandbox.IO, hooks 
 	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	in, toProgram := io.Pipe()
+	in, pipe := io.Pipe()
+	toProgram := newInput(pipe)
 	fromProgram, out := io.Pipe()
 	streams.Stdin, streams.Stdout, req.Stdin = in, out, true
 	answer := make(chan Answer, 1)
 	go func() {
 		talked := a.Talk(running, run.Effective, toProgram, fromProgram)
-		_ = toProgram.Close() // a pipe in memory
+		toProgram.close()
 		answer <- talked
 		stop := time.AfterFunc(lingers, func() { end(errLingers) })
 		defer stop.Stop()
@@ -55,6 +57,69 @@ func (run *execution) runProgram(ctx context.Context, streams sandbox.IO, hooks 
 		run.warn("%v, and was ended", errLingers)
 	}
 	return res, talked, err
+}
+
+// input is the stdin of a program. A write does not wait until the program reads: so one that only
+// writes does not keep its talk from reading.
+type input struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	waiting []byte
+	ended   bool
+	err     error // of the pipe
+}
+
+// newInput returns an input that goes to a pipe until it is closed.
+func newInput(to *io.PipeWriter) *input {
+	in := &input{}
+	in.changed = sync.NewCond(&in.mu)
+	go func() {
+		defer to.Close()
+		for next := in.next(); next != nil; next = in.next() {
+			if _, err := to.Write(next); err != nil {
+				in.mu.Lock()
+				in.err = err
+				in.mu.Unlock()
+				return
+			}
+		}
+	}()
+	return in
+}
+
+// next waits for the next bytes. nil is the end.
+func (in *input) next() []byte {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for len(in.waiting) == 0 && !in.ended {
+		in.changed.Wait()
+	}
+	next := in.waiting
+	in.waiting = nil
+	return next
+}
+
+// Write implements [io.Writer].
+func (in *input) Write(text []byte) (int, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.err != nil:
+		return 0, in.err
+	case in.ended:
+		return 0, io.ErrClosedPipe
+	}
+	in.waiting = append(in.waiting, text...)
+	in.changed.Signal()
+	return len(text), nil
+}
+
+// close ends the input after what was written.
+func (in *input) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ended = true
+	in.changed.Signal()
 }
 
 // writeFiles writes the files of an adapter into a directory that every user may read.

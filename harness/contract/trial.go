@@ -59,7 +59,10 @@ func (run *execution) hooks() sandbox.Hooks {
 // usage is that of the run.
 func (run *execution) usage() trial.Usage {
 	ran := run.result
-	if ran == nil {
+	switch {
+	case run.ended && run.outcome.Started: // a remote call takes time too
+		return trial.Usage{WallSeconds: float64(max(run.outcome.DurationMS, 1)) / 1000}
+	case ran == nil:
 		return trial.Usage{}
 	}
 	return trial.Usage{WallSeconds: ran.DurationSeconds, CPUSeconds: ran.Resources.CPUSeconds,

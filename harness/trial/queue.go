@@ -95,7 +95,7 @@ func (e *BudgetError) Error() string { return "the budget is used up: " + e.Budg
 // running jobs are canceled; with every other budget they go on to their end.
 //
 // An inconclusive job is tried again as Retry says. Its result has the runs and the usage of
-// all tries. A job that was canceled before its first run has no result and no EventEnded.
+// all tries. A job that was canceled before its first run, and used nothing, has no result and no EventEnded.
 // After a kill, the next call with Known and the same jobs runs those without a conclusive
 // result.
 //
@@ -267,7 +267,7 @@ func (r *running) continued(ctx context.Context, w waiting) {
 func (r *running) ended(ctx context.Context, job Job, end tried) {
 	res, err := end.res, end.err
 	canceled := ctx.Err() != nil && !res.Verdict.Conclusive()
-	if canceled && len(res.Runs) == 0 {
+	if canceled && len(res.Runs) == 0 && res.Usage == (Usage{}) {
 		r.mu.Lock()
 		r.summary.NotStarted++
 		r.mu.Unlock()

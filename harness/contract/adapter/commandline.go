@@ -121,7 +121,7 @@ func (t argTemplate) words(value string, ended bool) ([]string, error) {
 // joins a [parameterError] for each one that is wrong.
 func (c *CommandLine) arguments(parameters map[string]any) (words []string, env map[string]string, err error) {
 	words, env = slices.Clone(c.BaseArgs), map[string]string{}
-	ended := slices.Contains(c.BaseArgs, endOfOptions)
+	ended := len(words) > 0 && words[len(words)-1] == endOfOptions
 	var errs []error
 	for _, pair := range c.ArgMapping {
 		value, given := parameters[pair.Key]

@@ -8,6 +8,7 @@ package adapter
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"regexp"
@@ -56,7 +57,7 @@ type Adapter struct {
 	Schema string `json:"schema,omitempty"`
 	ID     string `json:"adapter_id"`
 	Name   string `json:"name"`
-	// Version is that of the adapter, as semantic versions have it.
+	// Version is that of the adapter, as semantic versions have it; 1.0.0 if it is left out.
 	Version string `json:"version"`
 	ToolID  string `json:"tool_id"`
 	// ToolVersion is the version of the tool that the adapter is for; empty is Version (CK-01).
@@ -122,8 +123,7 @@ type Example struct {
 	Operation  string         `json:"operation,omitempty"`
 	Parameters map[string]any `json:"parameters,omitempty"`
 	Arguments  []string       `json:"arguments,omitempty"`
-	// Stdin and Files are the stdin and the files of the level of file access of the call.
-	Stdin string `json:"stdin,omitempty"`
+	Stdin      string         `json:"stdin,omitempty"`
 }
 
 // Metadata is about the document (AR-08).
@@ -132,6 +132,8 @@ type Metadata struct {
 	Created string `json:"created,omitempty"` // ISO 8601
 	Updated string `json:"updated,omitempty"`
 	Status  Status `json:"status,omitempty"` // active, if it is left out
+	// Examples are for people, in any form.
+	Examples []any `json:"examples,omitempty"`
 }
 
 // document also has the names that implementations of the specification use (resolution 17).
@@ -155,7 +157,7 @@ func Parse(document []byte, source string) (*Adapter, error) {
 	if len(problems) > 0 {
 		return nil, strict.Join(source, problems)
 	}
-	a.source = source
+	a.source, a.digest = source, fmt.Sprintf("%x", sha256.Sum256(document))
 	return a, nil
 }
 
@@ -174,7 +176,7 @@ func parse(text []byte) (*Adapter, []strict.Problem) {
 	k := &checker{lines: lines}
 	d.useAliases(k)
 	a := &d.Adapter
-	a.Schema = SchemaV1
+	a.Schema, a.Version = SchemaV1, cmp.Or(a.Version, "1.0.0")
 	if a.Metadata.Status == "" {
 		a.Metadata.Status = Active
 	}

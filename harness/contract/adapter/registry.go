@@ -1,7 +1,6 @@
 package adapter
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,6 +39,8 @@ type entry struct {
 	Type    Type   `json:"type"`
 	Version string `json:"version"`
 	Status  Status `json:"status"`
+	// Digest is the SHA-256 of the document.
+	Digest string `json:"digest"`
 
 	source string
 	read   func() ([]byte, error)
@@ -138,7 +139,7 @@ func (r *Registry) add(file string, read func() ([]byte, error), cache *Cache) e
 }
 
 func (a *Adapter) entry(source string, read func() ([]byte, error)) entry {
-	return entry{a.ID, a.Name, a.ToolID, a.Type, a.Version, a.Metadata.Status, source, read}
+	return entry{a.ID, a.Name, a.ToolID, a.Type, a.Version, a.Metadata.Status, a.digest, source, read}
 }
 
 // List returns all adapters at level L0, in the order in which they are chosen. tool, if it is not
@@ -227,10 +228,9 @@ func (r *Registry) document(e entry) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.ID != e.ID || a.ToolID != e.ToolID {
-		return nil, fmt.Errorf("%s: was changed meanwhile: it was adapter %s for tool %s", e.source, e.ID, e.ToolID)
+	if a.digest != e.Digest {
+		return nil, fmt.Errorf("%s: was changed meanwhile", e.source)
 	}
-	a.digest = fmt.Sprintf("%x", sha256.Sum256(text))
 	r.full[e.ID] = a
 	return a, nil
 }

@@ -37,7 +37,8 @@ func (x *call) send(ctx context.Context, e contract.Effective, egress policy.Egr
 	if err != nil {
 		return failedRequest(err)
 	}
-	answer := contract.Answer{Status: contract.StatusAnswered, Code: &res.Status, Text: strings.ToValidUTF8(string(res.Body), "\uFFFD"), TextBytes: int64(len(res.Body))}
+	answer := contract.Answer{Status: contract.StatusAnswered, Code: &res.Status, Text: strings.ToValidUTF8(string(res.Body), "\uFFFD")}
+	answer.TextBytes = int64(len(answer.Text))
 	if res.Truncated {
 		answer.TextBytes = max(res.BodyBytes, answer.TextBytes+1)
 	}
@@ -63,7 +64,7 @@ func body(res *web.Response) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the server said %s, and its answer is not JSON: %w", kind, err)
 		}
-		return value, nil
+		return res.Clean(value), nil
 	case !utf8.Valid(res.Body):
 		return nil, fmt.Errorf("the answer has %d bytes of type %s, which are not text", res.BodyBytes, strict.Quoted(res.ContentType))
 	}

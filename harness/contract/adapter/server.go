@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -54,8 +52,8 @@ func (s *Server) check(k *checker) {
 	switch s.Transport {
 	case stdioTransport:
 	case httpTransport:
-		if u, err := url.Parse(s.Server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-			k.refuse(field+"server", strict.Quoted(s.Server), "must be a URL with http or https, and without a user, for the transport http")
+		for _, p := range web.CheckURL(field+"server", s.Server) {
+			k.refuse(p.Field, p.Value, p.Rule)
 		}
 		if len(s.Args) > 0 {
 			k.refuse(field+"args", "", "are for the transport stdio")
@@ -115,11 +113,15 @@ type nopCloser struct{ io.Writer }
 func (nopCloser) Close() error { return nil }
 
 func (x *call) remoteTool(ctx context.Context, e contract.Effective, egress policy.Egress) contract.Answer {
-	client, err := x.registry.web.HTTPClient(ctx, egress)
+	way, err := x.registry.web.Session(ctx, egress, maxMessages)
 	if err != nil {
 		return contract.Answer{Status: contract.StatusUnreachable, Err: err}
 	}
-	return x.session(ctx, e, streamable(x.Interface.MCP.Server, client))
+	answer := x.session(ctx, e, streamable(x.Interface.MCP.Server, way.HTTP))
+	if answer.Status == contract.StatusUnreachable && way.Answered() {
+		answer.Status = contract.StatusAnswered // with something else than a result
+	}
+	return answer
 }
 
 func streamable(endpoint string, client *http.Client) mcp.Transport {
@@ -188,16 +190,20 @@ func (x *call) arguments() map[string]any {
 	return x.parameters
 }
 
+// isLocal reports whether an error of JSON-RPC is one that the SDK gives for a broken connection: it
+// does not export them.
+func isLocal(e *jsonrpc.Error) bool {
+	said, known := map[int64]string{-32003: "client is closing", -32004: "server is closing", -32005: "rejected by transport"}[e.Code]
+	return known && e.Message == said
+}
+
 // failedCall is the answer of a server that did not give a result.
 func failedCall(err error, unsent bool) contract.Answer {
 	answer := contract.Answer{Status: contract.StatusUnreachable, Unsent: unsent, Err: bounded(err)}
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && !isLocal(wire) {
 		code := int(wire.Code)
 		answer.Status, answer.Code, answer.Unsent = contract.StatusAnswered, &code, false
 		answer.Err = fmt.Errorf("the server answered with error %d: %s", wire.Code, text.Short(wire.Message, 500))
-	}
-	if _, dialed := errors.AsType[*net.OpError](err); !dialed && answer.Code == nil {
-		answer.Status = contract.StatusAnswered // with something else than MCP; a program has a status of its own
 	}
 	if refused, ok := errors.AsType[*web.RefusedError](err); ok {
 		answer.Status, answer.Unsent, answer.Err = contract.StatusBlocked, false, refused
@@ -258,8 +264,13 @@ func plain(encoded []byte) (any, error) {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	decoder.UseNumber()
-	err := decoder.Decode(&value)
-	return value, err
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	if rest := bytes.TrimSpace(encoded[decoder.InputOffset():]); len(rest) > 0 {
+		return nil, errors.New("there is more behind the value")
+	}
+	return value, nil
 }
 
 // Tool is a tool of an MCP server, as it describes itself.

@@ -55,6 +55,13 @@ func (c *checker) report(field, value, rule string) {
 // quoted shows the beginning of a text that is not a secret.
 func quoted(value string) string { return text.Quote(value, 100) }
 
+// CheckURL returns what is wrong with the URL of a server.
+func CheckURL(field, url string) []Problem {
+	c := &checker{}
+	c.url(field, url)
+	return c.problems
+}
+
 // url checks the URL of a server. Errors of the library are not reported: they would show a
 // password.
 func (c *checker) url(field, raw string) {

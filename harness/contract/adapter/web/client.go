@@ -70,7 +70,12 @@ type Response struct {
 	Redirects []string
 	// Duration is the time of the whole call.
 	Duration time.Duration
+
+	hide *redactor
 }
+
+// Clean replaces secrets in plain data that was decoded from the body, and returns it.
+func (r *Response) Clean(value any) any { return r.hide.value(value) }
 
 // A Client makes requests. Its zero value is ready, and it may be used concurrently. It keeps
 // the access tokens of OAuth in memory, one for each adapter. Every call has connections of its

@@ -46,6 +46,9 @@ func (x *exchange) send(ctx context.Context) (*Response, error) {
 		Transport: x.authorized(req.URL),
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			redirects = append(redirects, x.hide.text(next.URL.String()))
+			if next.Body != nil && next.Body != http.NoBody && !sameOrigin(next.URL, via[0].URL) {
+				return refused(next.URL, "a redirect of the body to another scheme or port")
+			}
 			return checkRedirect(next.URL, via)
 		},
 	}
@@ -92,7 +95,7 @@ func (x *exchange) read(answer *http.Response) (*Response, error) {
 	}
 	response := &Response{
 		Status: answer.StatusCode, Header: http.Header{}, URL: x.hide.text(answer.Request.URL.String()),
-		Body: x.hide.body(body, limit), BodyBytes: int64(len(body)), Truncated: len(body) > limit,
+		Body: x.hide.body(body, limit), BodyBytes: int64(len(body)), Truncated: len(body) > limit, hide: &x.hide,
 	}
 	if response.Truncated && !answer.Uncompressed {
 		response.BodyBytes = max(response.BodyBytes, answer.ContentLength)

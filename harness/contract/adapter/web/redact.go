@@ -101,6 +101,25 @@ func (r *redactor) body(body []byte, limit int) []byte {
 	return out
 }
 
+// value hides the secrets in the texts and keys of plain data: a decoder has undone the escapes of a
+// server.
+func (r *redactor) value(value any) any {
+	switch value := value.(type) {
+	case string:
+		return r.text(value)
+	case []any:
+		for i := range value {
+			value[i] = r.value(value[i])
+		}
+	case map[string]any:
+		for key, each := range value {
+			delete(value, key)
+			value[r.text(key)] = r.value(each)
+		}
+	}
+	return value
+}
+
 // span is a part of a body.
 type span struct{ from, to int }
 

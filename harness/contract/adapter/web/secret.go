@@ -37,7 +37,7 @@ func (r Request) credentials(hide *redactor) (credentials, error) {
 		have.value, err = r.secret("auth.token", r.API.token(r.AdapterID), hide)
 		have.value = "Bearer " + have.value
 	case AuthOAuth:
-		if have.clientID, err = r.secret("auth.client_id", r.API.Auth.ClientID, hide); err != nil {
+		if have.clientID, err = r.secret("auth.client_id", r.API.Auth.ClientID, &redactor{}); err != nil {
 			break
 		}
 		have.clientSecret, err = r.secret("auth.client_secret", r.API.Auth.ClientSecret, hide)
