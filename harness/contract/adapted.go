@@ -143,6 +143,9 @@ func (run *execution) answered(answer Answer) {
 	if call.Code == nil && !a.isRemote() {
 		call.Code = o.ExitCode
 	}
+	if run.lingered { // we ended it, after the talk; nobody canceled it
+		o.Status, o.Fault, o.Error, o.conclusive = StatusAnswered, result.FaultProgram.String(), "", true
+	}
 	if a.Talk != nil && answer.Err == nil && o.Started && !o.TimedOut {
 		run.talked()
 	}
@@ -184,9 +187,6 @@ func (run *execution) talked() {
 	o := &run.outcome
 	o.Differences = slices.DeleteFunc(o.Differences, func(d Difference) bool { return d.What == "exit_code" })
 	o.conclusive, o.Error = true, ""
-	if o.Status == result.StatusCanceled.String() { // it was ended, because it did not end itself
-		o.Status, o.Fault = StatusAnswered, ""
-	}
 	failed := o.failures()
 	if o.Success = len(failed) == 0; !o.Success {
 		o.Error = failed[0].String()

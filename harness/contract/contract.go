@@ -48,6 +48,9 @@ type Options struct {
 	// Policy bounds the network of adapters that call a server themselves. Programs have the
 	// policy of the runner.
 	Policy policy.Policy
+	// Remote permits a call that an adapter makes from this process, or says why not. done gets the
+	// time of a permitted one. Nil permits all.
+	Remote func(e Effective) (done func(took time.Duration), err error)
 	// Jitter returns the pause before an attempt of an adapter, from the one that doubles each
 	// time; nil is between half and the whole of it.
 	Jitter func(wait time.Duration) time.Duration
@@ -148,9 +151,11 @@ type execution struct {
 	ended        bool
 	// asked is the contract before its adapter. before are the earlier attempts of the call, and
 	// wait is the pause after the last one.
-	asked  Contract
-	before []Attempt
-	wait   time.Duration
+	asked Contract
+	// lingered says that we ended the program after the talk with it.
+	lingered bool
+	before   []Attempt
+	wait     time.Duration
 
 	outcome Outcome
 	checks  map[string]CheckPoint

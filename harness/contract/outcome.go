@@ -243,6 +243,10 @@ type Evidence struct {
 	Retention string `json:"retention"`
 }
 
+// Unsent reports whether the call of an adapter did not reach its tool: it can be made again, or
+// another way. It is known in the process that made the call.
+func (o Outcome) Unsent() bool { return o.unsent }
+
 // Encode returns the wire form of an outcome, with a newline at its end.
 func (o Outcome) Encode() ([]byte, error) {
 	text, err := json.MarshalIndent(o, "", "  ")

@@ -69,6 +69,14 @@ func (run *execution) withoutProgram() (violations []Violation) {
 // callRemote makes a remote call, and accounts for it.
 func (run *execution) callRemote(ctx context.Context) error {
 	e, o := run.Effective, &run.outcome
+	if run.Remote != nil {
+		done, err := run.Remote(e)
+		if err != nil {
+			run.refuse([]Violation{{Code: "CK-01", Field: "adapter_id", Value: quoted(e.Adapted.ID), Rule: err.Error()}})
+			return nil
+		}
+		defer func() { done(time.Duration(o.DurationMS) * time.Millisecond) }()
+	}
 	if run.approval != nil {
 		err := run.Approvals.Use(*run.approval, o.ExecutionID, time.Now())
 		if used, ok := errors.AsType[*ApprovalUsedError](err); ok {

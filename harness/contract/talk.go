@@ -46,15 +46,22 @@ func (run *execution) runProgram(ctx context.Context, streams sandbox.IO, hooks 
 		talked := a.Talk(running, run.Effective, toProgram, fromProgram)
 		toProgram.close()
 		answer <- talked
-		stop := time.AfterFunc(lingers, func() { end(errLingers) })
+		patience := lingers
+		if talked.Err != nil {
+			patience = 0 // nobody waits for it
+		}
+		stop := time.AfterFunc(patience, func() { end(errLingers) })
 		defer stop.Stop()
 		_, _ = io.Copy(io.Discard, fromProgram) // the rest of its output, which the record has
 	}()
 	res, err := run.box.Run(running, req, streams, hooks)
 	_ = errors.Join(out.Close(), in.Close()) // pipes in memory
 	talked := <-answer
-	if res != nil && ctx.Err() == nil && errors.Is(context.Cause(running), errLingers) {
-		run.warn("%v, and was ended", errLingers)
+	if res != nil && ctx.Err() == nil && errors.Is(context.Cause(running), errLingers) && res.Status == result.StatusCanceled {
+		run.lingered = true
+		if talked.Err == nil {
+			run.warn("%v, and was ended", errLingers)
+		}
 	}
 	return res, talked, err
 }
@@ -74,7 +81,7 @@ func newInput(to *io.PipeWriter) *input {
 	in := &input{}
 	in.changed = sync.NewCond(&in.mu)
 	go func() {
-		defer to.Close()
+		defer to.Close() //nolint:errcheck // a pipe in memory
 		for next := in.next(); next != nil; next = in.next() {
 			if _, err := to.Write(next); err != nil {
 				in.mu.Lock()

@@ -37,8 +37,8 @@ called: a command, a web API, a library or an MCP server. It turns an operation
 and its parameters into a call, and the output of the call into a value.
 
 A call is a contract with an adapter_id: the rules and limits of contracts hold
-for it. Commands, libraries and MCP servers on stdio run in the sandbox; requests
-to web APIs and MCP servers on http are made by this process.`,
+for it. Commands, libraries and MCP servers on stdio run in the sandbox;
+requests to web APIs and MCP servers on http are made by this process.`,
 		Example: `  sandbox adapter list
   sandbox adapter show ADP-001 --level L2
   sandbox adapter run ADP-001 --param pattern=TODO --param path=src`,
@@ -91,8 +91,8 @@ func newAdapterShow(a *cli.App) *cobra.Command {
   L3  also metadata, schemas of the parameters, examples and their golden
       outputs: to develop it
 
-L3 has the tools that an MCP server described within the last hour. --refresh asks
-the server again: one on stdio is started in the sandbox for that.`,
+L3 has the tools that an MCP server described within the last hour. --refresh
+asks the server again: one on stdio is started in the sandbox for that.`,
 		Example: "  sandbox adapter show ADP-001\n  sandbox adapter show ADP-003 --level L3 --refresh",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
@@ -289,7 +289,7 @@ see 'sandbox exec', which has the same exit codes. For a request to a server the
 exit code is 1 after a failure, and 125 if the server could not be reached.`,
 		Example: `  sandbox adapter run ADP-001 --param pattern=TODO --param path=src
   sandbox adapter run ADP-002 get_resource --param id=7
-  sandbox adapter run ADP-003 write_file --files standard --params request.json`,
+  sandbox adapter run ADP-003 write_file --files standard --params call.json`,
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			named := len(args)
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
@@ -367,9 +367,13 @@ func (f callFlags) parameters(ctx context.Context, a *cli.App) (map[string]any, 
 			Value any `json:"value"`
 		}
 		parameters[name] = text
-		if json.Valid([]byte(text)) && len(strict.Decode(slices.Concat([]byte(`{"value":`), []byte(text), []byte("}")), &value, strict.Options{Tag: "json"})) == 0 {
-			parameters[name] = value.Value
+		if !json.Valid([]byte(text)) {
+			continue
 		}
+		if problems := strict.Decode(slices.Concat([]byte(`{"value":`), []byte(text), []byte("}")), &value, strict.Options{Tag: "json"}); len(problems) > 0 {
+			return nil, cli.Usagef(a.Command, "adapter run: --param %q: %s", pair, problems[0])
+		}
+		parameters[name] = value.Value
 	}
 	return parameters, nil
 }

@@ -56,6 +56,9 @@ func errorAnswer(err error) *sdk.CallToolResult {
 		kind, begin = "refused", "refused: "
 	}
 	message := text.Short(err.Error(), maxText)
+	if kind == "canceled" && errors.Is(err, context.Canceled) {
+		message = "the client canceled the call"
+	}
 	shown, hint := begin+terminal.Text(message), hintOf(err)
 	data := map[string]any{"error": kind, "message": message}
 	if hint != "" {

@@ -2,7 +2,10 @@ package mcp
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/contract"
 	"github.com/evalbox/evalbox/harness/evaluate"
@@ -73,11 +76,28 @@ func (v *server) newContracts() (trial.Harness, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Remote = v.permitRemote
 	h, err := contracts.New(v.box, o)
 	if err != nil {
 		return nil, err
 	}
 	return h.Trial(), nil
+}
+
+// permitRemote permits a call that an adapter makes from this process, which has the secrets of the
+// operator: only those that the operator names, within the limits and quotas.
+func (v *server) permitRemote(e contracts.Effective) (done func(time.Duration), err error) {
+	id := e.Adapted.ID
+	switch most := v.settings.Max.Timeout; {
+	case !slices.Contains(v.remote, id):
+		return nil, fmt.Errorf("calls a server from this process, which the operator has not permitted (--remote-adapter %s)", id)
+	case most > 0 && e.Timeout > most:
+		return nil, fmt.Errorf("would take up to %v, and the maximum of this server is %v: lower sandbox.timeout_ms", e.Timeout, most)
+	}
+	if err := v.box.quota.take(); err != nil {
+		return nil, err
+	}
+	return func(took time.Duration) { v.box.quota.use(took.Seconds(), 0) }, nil
 }
 
 // newInvocations makes the harness of the tool of the operator.

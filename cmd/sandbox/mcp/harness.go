@@ -10,7 +10,9 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
 )
@@ -172,6 +174,9 @@ func (v *server) runJob(ctx context.Context, c *call, h trial.Harness, job trial
 		}
 		return nil
 	}}
+	if err := v.box.quota.charge(len(job.Spec)); err != nil {
+		return answer{}, err
+	}
 	_, err := queue.Run(ctx, h, func(yield func(trial.Job) bool) { yield(job) })
 	switch {
 	case ctx.Err() != nil:
@@ -185,7 +190,8 @@ func (v *server) runJob(ctx context.Context, c *call, h trial.Harness, job trial
 	case end.Verdict == trial.Inconclusive:
 		return answer{}, fmt.Errorf("trial %s is inconclusive: %s", end.Job.ID, problemsText(end.Problems, end.Reason))
 	}
-	return trialAnswer(*end), nil
+	_ = v.box.quota.charge(len(end.Detail)) // it is written: the next call is refused
+	return v.trialAnswer(*end), nil
 }
 
 // refusedBy is the refusal of a job by its harness.
@@ -242,9 +248,40 @@ type tried struct {
 	Detail          json.RawMessage `json:"detail,omitempty"`
 	DetailTruncated bool            `json:"detail_truncated"`
 	More            []string        `json:"more"`
+
+	brief string // what a contract gave
 }
 
-func trialAnswer(r trial.Result) answer {
+// gateKind is the kind of the trials of gates.
+const gateKind = "gate"
+
+// briefly is what a contract gave, for models that read no data.
+func briefly(r trial.Result) string {
+	var o contract.Outcome
+	if r.Job.Kind != contract.Kind || json.Unmarshal(r.Detail, &o) != nil {
+		return ""
+	}
+	var b strings.Builder
+	if o.Error != "" {
+		fmt.Fprintf(&b, "%s\n", text.Short(o.Error, 1000))
+	}
+	if o.Call != nil && o.Success {
+		value, err := json.Marshal(o.Call.Value)
+		if err != nil {
+			return "" // it was decoded
+		}
+		fmt.Fprintf(&b, "value: %s\n", whole(string(value[:min(len(value), maxText)])))
+		if len(value) > maxText {
+			fmt.Fprintf(&b, "[truncated: the whole value is in the resource evalbox://trials/%s]\n", r.Job.ID)
+		}
+		return b.String()
+	}
+	stream(&b, "stdout", o.Stdout, o.StdoutBytes, o.Truncated, o.Evidence.RunID)
+	stream(&b, "stderr", o.Stderr, o.StderrBytes, o.Truncated, o.Evidence.RunID)
+	return b.String()
+}
+
+func (v *server) trialAnswer(r trial.Result) answer {
 	t := tried{
 		ID: r.Job.ID, Kind: r.Job.Kind, Verdict: r.Verdict, Reason: r.Reason, ExitCode: r.ExitCode, Score: r.Score,
 		Runs: r.Runs[:min(len(r.Runs), maxFiles)], Problems: r.Problems[:min(len(r.Problems), maxFiles)],
@@ -258,8 +295,14 @@ func trialAnswer(r trial.Result) answer {
 		t.Files = append(t.Files, file{f.Path, f.Size, f.SHA256})
 	}
 	for _, run := range t.Runs {
-		t.More = append(t.More, "get_result with id "+run.ID)
+		if fsx.IsDir(v.store.RecordDir(run.ID)) { // a gate keeps evidence in place of records
+			t.More = append(t.More, "get_result with id "+run.ID)
+		}
 	}
+	if r.Job.Kind == gateKind && len(t.Files) > 0 {
+		t.More = append(t.More, "read_file with id "+t.ID)
+	}
+	t.brief = briefly(r)
 	return answer{t, t.text()}
 }
 
@@ -276,8 +319,9 @@ func (t tried) text() string {
 	if t.ProblemsTotal > 0 {
 		fmt.Fprintf(&b, "%s\n", problemsText(t.Problems, ""))
 	}
-	for _, run := range t.Runs {
-		fmt.Fprintf(&b, "run %s: %s\n", run.ID, run.Role)
+	b.WriteString(t.brief)
+	for _, more := range t.More {
+		fmt.Fprintf(&b, "more: %s\n", more)
 	}
 	if t.DetailTruncated {
 		fmt.Fprintf(&b, "[truncated: the whole result is the resource evalbox://trials/%s]\n", t.ID)

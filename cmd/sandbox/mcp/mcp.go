@@ -24,8 +24,10 @@ import (
 type options struct {
 	root, listen, tokenFile string
 	allRuns                 bool
-	quota                   quotaLimits
-	parallel                int
+	// remote are the adapters whose calls this process may make.
+	remote   []string
+	quota    quotaLimits
+	parallel int
 	// exec is the command line of the tool of invoke_tool, and execRoot the directory of its files.
 	exec, execRoot string
 }
@@ -44,19 +46,21 @@ func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve agents: run programs over the Model Context Protocol",
-		Long: `Serve agents over the Model Context Protocol: they run programs, evaluate solutions,
-carry out contracts, call a tool and run gates, and read the results.
+		Long: `Serve agents over the Model Context Protocol: they run programs, evaluate
+solutions, carry out contracts, call a tool and run gates, and read the
+results.
 
-The server speaks on stdin and stdout, or over HTTP with --listen. HTTP is for this
-machine only, and needs the bearer token of --token-file, or the random one that is
-printed on stderr.
+The server speaks on stdin and stdout, or over HTTP with --listen. HTTP is for
+this machine only, and needs the bearer token of --token-file, or the random
+one that is printed on stderr.
 
-An agent reads and writes files below --root only. The limits of the settings and of
-the flags are the most that it gets. Its session ends at the quotas --max-runs,
---max-time and --max-disk. It sees the runs of this session only.
+An agent reads and writes files below --root only. The limits of the settings
+and of the flags are the most that it gets. At the quotas --max-runs,
+--max-time and --max-disk no more programs start. It sees the runs of this
+session only.
 
-A client that cancels a call, or goes away, ends the program of that call. The end of
-stdin, Ctrl-C and SIGTERM end the server.`,
+A client that cancels a call, or goes away, ends the program of that call. The
+end of stdin, Ctrl-C and SIGTERM end the server.`,
 		Example: `  claude mcp add evalbox -- sandbox mcp --root .
   sandbox mcp --root ~/project --memory 4g --timeout 10m
   sandbox mcp --listen 127.0.0.1:8765 --token-file token
@@ -78,6 +82,7 @@ stdin, Ctrl-C and SIGTERM end the server.`,
 	flags.StringVar(&o.root, "root", ".", "`directory` whose files an agent may use; no others")
 	flags.StringVar(&o.listen, "listen", "", "serve HTTP at this loopback `address`, such as 127.0.0.1:8765; port 0 is any")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with the bearer token of HTTP, readable by its owner only")
+	flags.StringArrayVar(&o.remote, "remote-adapter", nil, "`ID` of an adapter whose calls this process makes, with your secrets")
 	flags.BoolVar(&o.allRuns, "all-runs", false, "show the agent all runs of the state directory, not only those of this session")
 	flags.IntVar(&o.quota.runs, "max-runs", defaultRuns, "quota: `N` runs in this session")
 	flags.Var(cli.Duration(&o.quota.time), "max-time", "quota: time of all programs of this session together")

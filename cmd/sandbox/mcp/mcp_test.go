@@ -453,7 +453,7 @@ func TestServerEnds(t *testing.T) {
 	}()
 	<-running
 	w.stop(errClosing)
-	require.Equal(t, "canceled", read(t, <-answered).data["status"])
+	require.Equal(t, "canceled", read(t, <-answered).data["error"])
 	w.calls.close()
 	w.canceled(t)
 	require.True(t, ask(t, session, "list_runs", nil).isError)

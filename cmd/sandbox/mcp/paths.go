@@ -9,7 +9,9 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -34,6 +36,17 @@ func openRoot(dir, state string) (rootDir, error) {
 		return rootDir{}, &spec.PathError{Field: "root", Path: dir, Rule: "is the root of a file system, or lies in the state folder"}
 	}
 	return r, nil
+}
+
+// holdsNone refuses files of the operator that say what an agent may do, if an agent could change them.
+func (r rootDir) holdsNone(s settings.Settings) error {
+	for _, f := range []struct{ flag, path string }{{"adapters", s.Adapters}, {"registry", s.ToolRegistry}, {"profiles", s.Profiles}} {
+		abs, err := filepath.Abs(f.path)
+		if f.path != "" && (err != nil || fsx.Within(fsx.RealPath(abs), r.path)) {
+			return cli.WithHint(fmt.Errorf("--%s %s: lies in the root, where agents can change it", f.flag, f.path), "move it out of the directory of --root")
+		}
+	}
+	return nil
 }
 
 const rootHint = "give a path below the root, relative to it; links may not lead out of it"

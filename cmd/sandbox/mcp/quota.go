@@ -67,6 +67,17 @@ func (q *quota) giveBack() {
 	q.runs--
 }
 
+// charge adds bytes that are written for a call whether or not it runs something.
+func (q *quota) charge(bytes int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.disk >= q.limits.disk {
+		return &quotaError{"max-disk", q.limits.disk.String()}
+	}
+	q.disk += policy.Size(bytes)
+	return nil
+}
+
 // use adds the time of a program, and what it left on the disk.
 func (q *quota) use(seconds float64, bytes int64) {
 	q.mu.Lock()

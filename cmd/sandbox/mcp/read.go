@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ func (v *server) addReadTools() {
 	}, v.readOutput)
 	v.tool(&sdk.Tool{
 		Name: "read_file", Title: "Read a file of a run", Annotations: readOnly,
-		Description: "Read a file that a run left in ./final, a page at a time: text, or base64 for other bytes.",
+		Description: "Read a file that a run left in ./final, or of the evidence of a gate by the ID of its trial, a page at a time: text, or base64 for other bytes.",
 		InputSchema: object([]string{"id", "path"}, map[string]any{
 			"id": id, "path": typed("string", "Path in ./final, as the outputs of the result have it."), "offset": offset, "limit": limit,
 		}),
@@ -125,7 +126,7 @@ func (v *server) getResult(_ context.Context, c *call) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		return trialAnswer(t), nil
+		return v.trialAnswer(t), nil
 	}
 	if err != nil {
 		return answer{}, err
@@ -194,19 +195,36 @@ func (v *server) readFile(_ context.Context, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	r, err := v.load(args.ID)
+	dir, name, err := v.file(args.ID, args.Path)
 	if err != nil {
 		return answer{}, err
 	}
-	dir, name, err := v.output(r, args.Path)
-	if err != nil {
-		return answer{}, err
-	}
-	p := page{ID: r.ID, Path: args.Path}
+	p := page{ID: args.ID, Path: args.Path}
 	if err := p.read(dir, name, args, false); err != nil {
 		return answer{}, refusef(outputHint, "path %s: %v", text.Quote(args.Path, 200), fsx.Cause(err))
 	}
 	return p.answer(), nil
+}
+
+// file finds a file that a run left, or a file of the evidence of a gate.
+func (v *server) file(id, asked string) (dir, name string, err error) {
+	r, err := v.load(id)
+	if err == nil {
+		return v.output(r, asked)
+	}
+	t, trialErr := v.trial(id)
+	if trialErr != nil || t.Job.Kind != gateKind {
+		return "", "", err
+	}
+	var d document
+	if err := json.Unmarshal(t.Job.Spec, &d); err != nil {
+		return "", "", err
+	}
+	dir = d.text("out")
+	if dir == "" || v.root.broken(dir) != "" || !slices.ContainsFunc(t.Files, func(f trial.File) bool { return f.Path == asked }) {
+		return "", "", refusef(outputHint, "path %s: is not a file of the evidence of %s", text.Quote(asked, 200), id)
+	}
+	return dir, filepath.FromSlash(asked), nil
 }
 
 const outputHint = "the outputs of the result have the paths of all files"
@@ -218,6 +236,9 @@ func (v *server) output(r record.Record, asked string) (dir, name string, err er
 		return "", "", refusef("wait for its end", "run %s: has no result: it is %s", r.ID, r.State)
 	}
 	i := slices.IndexFunc(r.Result.Outputs, func(o result.Output) bool { return o.Path == asked })
+	if rest, ok := strings.CutPrefix(asked, "final/"); i < 0 && ok { // as the text of a result has it
+		i = slices.IndexFunc(r.Result.Outputs, func(o result.Output) bool { return o.Path == rest })
+	}
 	if i < 0 {
 		return "", "", refusef(outputHint, "path %s: is not an output of run %s", text.Quote(asked, 200), r.ID)
 	}

@@ -8,6 +8,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -115,6 +116,9 @@ func (v *server) run(ctx context.Context, c *call, req sandbox.Request, stdin *s
 		return answer{}, err
 	}
 	c.progress.say("ended: %s", res.Status)
+	if ctx.Err() != nil && res.Status == result.StatusCanceled {
+		return answer{}, context.Cause(ctx) // the record has the rest
+	}
 	return runAnswer(res), nil
 }
 

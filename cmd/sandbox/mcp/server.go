@@ -32,6 +32,8 @@ type server struct {
 	settings settings.Settings
 	root     rootDir
 	allRuns  bool
+	// remote are the adapters whose calls this process may make.
+	remote []string
 	// listenAt and tokenFile are the flags --listen and --token-file.
 	listenAt, tokenFile string
 	calls               *calls
@@ -59,6 +61,9 @@ func newServer(ctx context.Context, box sandbox.Box, s settings.Settings, o opti
 	if err != nil {
 		return nil, err
 	}
+	if err := root.holdsNone(s); err != nil {
+		return nil, err
+	}
 	trials, err := trial.OpenLog(cli.TrialsDir(store.Dir()))
 	if err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func newServer(ctx context.Context, box sandbox.Box, s settings.Settings, o opti
 		Server: sdk.NewServer(&sdk.Implementation{Name: "evalbox", Title: "evalbox", Version: "1"}, &sdk.ServerOptions{
 			Instructions: instructions, Logger: log, Capabilities: &sdk.ServerCapabilities{},
 		}),
-		store: store, log: trials, settings: s, root: root, allRuns: o.allRuns, listenAt: o.listen, tokenFile: o.tokenFile, calls: newCalls(ctx, o.parallel),
+		store: store, log: trials, settings: s, root: root, allRuns: o.allRuns, remote: o.remote, listenAt: o.listen, tokenFile: o.tokenFile, calls: newCalls(ctx, o.parallel),
 	}
 	if err := v.makeStaging(session); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (v *server) tool(t *sdk.Tool, do func(ctx context.Context, c *call) (answer
 }
 
 // work adds a tool that runs programs. It waits for its turn, and its errors are those of the
-// guard, whatever a harness made of them.
+// guard, in place of what a harness made of them.
 func (v *server) work(t *sdk.Tool, do func(ctx context.Context, c *call) (answer, error)) {
 	v.tool(t, func(ctx context.Context, c *call) (answer, error) {
 		release, err := v.calls.turn(ctx)
@@ -72,7 +72,7 @@ func (v *server) work(t *sdk.Tool, do func(ctx context.Context, c *call) (answer
 		defer release()
 		first := &firstError{}
 		a, err := do(context.WithValue(ctx, refusedKey{}, first), c)
-		if cause := first.get(); cause != nil {
+		if cause := first.get(); cause != nil && err != nil {
 			return answer{}, cause
 		}
 		return a, err

@@ -92,11 +92,11 @@ func (x *call) build() {
 	} else if operations := x.Operations(); x.operation == "" && len(operations) == 1 {
 		x.operation = operations[0]
 	} else if !slices.Contains(operations, x.operation) {
-		rule := "is not an operation of " + x.ID + ", which has " + strings.Join(operations, ", ")
+		shown, rule := strict.Quoted(x.operation), "is not an operation of "+x.ID+", which has "+strings.Join(operations, ", ")
 		if x.operation == "" {
-			rule = "is missing: " + x.ID + " has " + strings.Join(operations, ", ")
+			shown, rule = "", "is missing: "+x.ID+" has "+strings.Join(operations, ", ")
 		}
-		x.refuse("CK-01", "inputs.operation", strict.Quoted(x.operation), rule)
+		x.refuse("CK-01", "inputs.operation", shown, rule)
 		return
 	}
 	if !x.transformInput() {

@@ -145,7 +145,7 @@ func TestAdaptFailures(t *testing.T) {
 func TestConditions(t *testing.T) {
 	for condition, want := range map[string][]string{
 		"": {"any", "code", "timeout", "unreachable", "blocked", "start"}, "any": {"any", "code", "timeout", "unreachable", "blocked", "start"},
-		"timeout": {"timeout"}, "unavailable": {"unreachable", "blocked", "start"}, "429, 503": {"code"}, "-32603": nil,
+		"timeout": {"timeout"}, "unavailable": {"blocked", "start"}, "429, 503": {"code"}, "-32603": nil,
 	} {
 		holds, err := parseCondition(condition)
 		require.NoError(t, err)

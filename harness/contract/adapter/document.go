@@ -362,10 +362,31 @@ func (a *Adapter) checkOverride(k *checker) {
 	if o.Network == nil {
 		return
 	}
+	a.checkReach(k)
 	for i, host := range o.Network.Allow {
 		if _, err := policy.ParseHostPattern(host); err != nil {
 			k.refuse(fmt.Sprintf("sandbox_override.network.allow[%d]", i), strict.Quoted(host), policy.RuleOf(err))
 		}
+	}
+}
+
+// checkReach refuses a list of hosts that does not permit the server of the adapter itself.
+func (a *Adapter) checkReach(k *checker) {
+	server := ""
+	switch in := a.Interface; {
+	case in.API != nil:
+		server = in.API.BaseURL
+	case in.MCP != nil && in.MCP.Transport == httpTransport:
+		server = in.MCP.Server
+	}
+	allow := a.SandboxOverride.Network.Allow
+	host, port, ok := web.Address(server)
+	rules, err := policy.Egress{Level: policy.API, Allow: allow}.Rules(nil, nil)
+	if !ok || err != nil || len(allow) == 0 {
+		return
+	}
+	if verdict := rules.Host(host, port); !verdict.Allowed {
+		k.refuse("sandbox_override.network.allow", "", fmt.Sprintf("does not permit the server itself, %s: %s; a port other than 80 and 443 must be named", strict.Quoted(server), verdict.Rule))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -210,4 +211,28 @@ func TestFailedRequest(t *testing.T) {
 		require.Equal(t, test.err, a.Err, name)
 		require.Empty(t, a.Refused, name)
 	}
+}
+
+// The fallback for a server that is not available is used if the call was not sent, and only then.
+func TestUnavailable(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	var calls atomic.Int64
+	broken := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		calls.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(broken.Close)
+	document := func(id, url, more string) string {
+		host := strings.TrimPrefix(url, "http://")
+		return fmt.Sprintf("adapter_id: %s\nname: a\ntool_id: T\ntype: api\ninterface: {api: {base_url: %q, endpoint_mapping: {go: POST /}}}\n"+
+			"sandbox_override: {network: {enabled: true, allow: [%q]}}\n%s", id, url, host, more)
+	}
+	const next = "errors: {fallback: {adapter_id: B, condition: unavailable}}\n"
+	o := newBench(t, document("A", gone.URL, next), document("B", broken.URL, "")).call(t, "go", nil)
+	require.Equal(t, int64(1), calls.Load(), o.Error)
+	require.Equal(t, "B", o.Call.AdapterID)
+	o = newBench(t, document("A", broken.URL, next), document("B", gone.URL, "")).call(t, "go", nil)
+	require.Equal(t, "A", o.Call.AdapterID, "the server may have carried it out")
+	require.Len(t, o.Call.Attempts, 1)
 }

@@ -128,11 +128,15 @@ func streamable(endpoint string, client *http.Client) mcp.Transport {
 	return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage}
 }
 
+// protocolVersion begins a session with initialize, which every server has. A later one begins with
+// a request that an older server may leave without an answer.
+const protocolVersion = "2025-11-25"
+
 // connect opens a session. The client offers the server nothing: no roots, no sampling, no
 // elicitation.
 func connect(ctx context.Context, transport mcp.Transport) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "evalbox", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
-	session, err := client.Connect(ctx, transport, nil)
+	session, err := client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: protocolVersion})
 	if err != nil {
 		return nil, fmt.Errorf("the server did not open an MCP session: %w", bounded(err))
 	}

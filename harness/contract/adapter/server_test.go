@@ -234,7 +234,11 @@ func TestRemoteServer(t *testing.T) {
 	o = newBench(t, remote(host, "")).call(t, "read", nil)
 	require.Equal(t, contract.StatusRefused, o.Status)
 	require.Contains(t, broken(o)[0], "CX-04: sandbox.network.level")
-	o = newBench(t, remote(host, "sandbox_override: {network: {enabled: true, allow: [other.example]}}\n")).call(t, "read", nil)
+	_, err = Parse([]byte(remote(host, "sandbox_override: {network: {enabled: true, allow: [other.example]}}\n")), "a.yaml")
+	require.ErrorContains(t, err, "sandbox_override.network.allow: does not permit the server itself")
+	c := contract.Contract{ToolID: "T", AdapterID: "A", Inputs: contract.Inputs{Operation: "read"}}
+	c.Sandbox.Network = contract.Network{Enabled: new(true), Allow: []string{"other.example"}}
+	o = newBench(t, remote(host, "")).carryOut(t, c)
 	require.Equal(t, contract.StatusBlocked, o.Status, o.Error)
 	require.Contains(t, o.Error, "127.0.0.1, port ")
 
@@ -298,7 +302,7 @@ func TestBounded(t *testing.T) {
 	err := bounded(fmt.Errorf("%s: %w", strings.Repeat("x", 5000), &jsonrpc.Error{Code: -7, Message: "m"}))
 	require.Less(t, len(err.Error()), 600)
 	var wire *jsonrpc.Error
-	require.True(t, errors.As(err, &wire))
+	require.ErrorAs(t, err, &wire)
 	require.Equal(t, -7, *failedCall(err, true).Code)
 }
 

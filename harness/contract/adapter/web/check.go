@@ -93,6 +93,16 @@ func (c *checker) url(field, raw string) {
 	}
 }
 
+// Address is the host and the port of a URL; ok is false for one that has none.
+func Address(raw string) (host string, port uint16, ok bool) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return "", 0, false
+	}
+	port, err = portOf(u)
+	return u.Hostname(), port, err == nil
+}
+
 // portOf is the port that a URL means.
 func portOf(u *url.URL) (uint16, error) {
 	switch {
