@@ -128,7 +128,7 @@ func keysOf(s *Settings) []key {
 		key{name: "lock", kind: "file", help: "image lock that runs hold to", trusted: true, set: to(&s.LockFile, readText)},
 		key{name: "tool_registry", flag: "registry", kind: "file", help: "tools that contracts may name, instead of the shipped ones", trusted: true,
 			set: to(&s.ToolRegistry, readText)},
-		key{name: "adapters", kind: "folder", help: "folder of adapters beside the shipped ones", trusted: true, set: to(&s.Adapters, readText)},
+		key{name: "adapters", kind: "directory", help: "directory of adapters beside the shipped ones", trusted: true, set: to(&s.Adapters, readText)},
 		key{name: "profiles", kind: "file", help: "limit profiles of contracts beside the shipped ones", trusted: true, set: to(&s.Profiles, readText)},
 		key{name: "strict", kind: "bool", help: "refuse contracts with characters of a shell, or variables to strip", trusted: true,
 			set: to(&s.Strict, readBool)},

@@ -285,15 +285,20 @@ func addEnv(pair string, environ []string, into map[string]string) error {
 	return nil
 }
 
-// GroupedUsage shows the flags of a command in groups: its own, those of its runs, and those
-// of its output. Dozens of flags in one list hide each other.
+// ContractKeys are the settings of the rules for contracts.
+var ContractKeys = []string{"tool_registry", "adapters", "profiles", "strict"}
+
+// GroupedUsage shows the flags of a command in groups: its own, those of its runs, those of
+// contracts, and those of its output. Dozens of flags in one list hide each other.
 func GroupedUsage(cmd *cobra.Command) error {
-	own, runs, output := newFlagGroup(), newFlagGroup(), newFlagGroup()
+	own, runs, contracts, output := newFlagGroup(), newFlagGroup(), newFlagGroup(), newFlagGroup()
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		key := settings.KeyOf(flag)
 		switch {
 		case slices.Contains(RequestKeys, key):
 			runs.AddFlag(flag)
+		case slices.Contains(ContractKeys, key):
+			contracts.AddFlag(flag)
 		case key != "" || flag.Name == "help":
 			output.AddFlag(flag)
 		default:
@@ -305,7 +310,7 @@ func GroupedUsage(cmd *cobra.Command) error {
 		title string
 		flags *pflag.FlagSet
 	}{
-		{"Flags", own}, {"Flags of each run", runs}, {"Flags of the output", output}, {"Global Flags", cmd.InheritedFlags()},
+		{"Flags", own}, {"Flags of each run", runs}, {"Flags of contracts", contracts}, {"Flags of the output", output}, {"Global Flags", cmd.InheritedFlags()},
 	} {
 		text += "\n" + group.title + ":\n" + strings.TrimRight(group.flags.FlagUsages(), "\n") + "\n"
 	}

@@ -27,9 +27,6 @@ import (
 	"github.com/evalbox/evalbox/policy"
 )
 
-// contractKeys are the settings of the rules for contracts.
-var contractKeys = []string{"tool_registry", "adapters", "profiles", "strict"}
-
 // The files of contracts.
 var (
 	contractFile = cli.FileKind{Noun: "contract", Hint: "give the path of a contract, or - for stdin; make one with: sandbox contract new"}
@@ -224,7 +221,7 @@ The exit code is 1 when a contract is not valid. - is stdin.`,
 			return validate(ctx, a, s, files)
 		}),
 	}
-	a.SettingFlags(cmd, append(slices.Clone(contractKeys), "json")...)
+	a.SettingFlags(cmd, append(slices.Clone(cli.ContractKeys), "json")...)
 	return cmd
 }
 
@@ -332,7 +329,7 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 	flags.Var(cli.Duration(&f.expires), "expires", "how long it can be used, such as 1h; 7 days at most")
 	flags.StringVar(&f.root, "root", "", "`directory` that the paths of the contract are relative to, as of exec")
 	flags.StringVarP(&f.output, "output", "o", "-", "`file` to make, or - for stdout")
-	a.SettingFlags(cmd, append(slices.Clone(contractKeys), "image")...)
+	a.SettingFlags(cmd, append(slices.Clone(cli.ContractKeys), "image")...)
 	return cmd
 }
 

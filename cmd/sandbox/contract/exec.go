@@ -77,7 +77,7 @@ something else than the contract wants, 2 wrong usage.`,
 func (f *execFlags) register(a *cli.App, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.root, "root", "", "`directory` that the paths of the contract are relative to (default: the Git work tree or the directory of the file)")
-	a.SettingFlags(cmd, contractKeys...)
+	a.SettingFlags(cmd, cli.ContractKeys...)
 	flags.StringVar(&f.approver.Name, "approve", "", "approve what the contract needs, as `NAME`")
 	flags.StringVar(&f.approver.Reason, "reason", "", "why, as `text`")
 	flags.StringVar(&f.approval, "approval", "", "approval, a `file` made with 'sandbox contract approve'")

@@ -37,7 +37,7 @@ same or updated.`,
 	}
 	cmd.Flags().BoolVar(&update, "update", false, "replace the golden outputs")
 	cmd.Flags().StringVar(&f.root, "root", "", rootOfCall)
-	a.SettingFlags(cmd, slices.Concat(contractKeys, []string{"image", "allow_unlocked", "runtime", "json"})...)
+	a.SettingFlags(cmd, slices.Concat(cli.ContractKeys, []string{"image", "allow_unlocked", "runtime", "json"})...)
 	return cmd
 }
 

@@ -90,7 +90,7 @@ end of stdin, Ctrl-C and SIGTERM end the server.`,
 	flags.IntVar(&o.parallel, "parallel", o.parallel, "calls that run at once, `N`; further ones wait in their order")
 	flags.StringVar(&o.exec, "exec", "", "`command` that calls the tool of invoke_tool; without it there is no such tool")
 	flags.StringVar(&o.execRoot, "exec-root", "", "`directory` of the tool's own files, and where it starts")
-	a.SettingFlags(cmd, slices.Concat(cli.RequestKeys, []string{"tool_registry", "adapters", "profiles", "strict"})...)
+	a.SettingFlags(cmd, slices.Concat(cli.RequestKeys, cli.ContractKeys)...)
 	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }

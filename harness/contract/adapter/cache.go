@@ -70,9 +70,9 @@ func (c *Cache) get(file string) (entry, bool) {
 	return have.Entry, ok && err == nil && age >= 0 && age < schemaAge && info.Size() == have.Size && info.ModTime().Equal(have.Modified)
 }
 
-func (c *Cache) put(file string, e entry) {
-	info, err := os.Lstat(file)
-	if c == nil || err != nil {
+// put keeps level L0 of a document. info is that of its file before it was read; nil keeps nothing.
+func (c *Cache) put(file string, info os.FileInfo, e entry) {
+	if c == nil || info == nil {
 		return
 	}
 	c.files[file] = cachedFile{Kept: c.now(), Size: info.Size(), Modified: info.ModTime(), Entry: e}

@@ -83,7 +83,7 @@ func TestCacheIsBroken(t *testing.T) {
 	require.Len(t, r.List(""), 1)
 
 	var none *Cache
-	none.put(filepath.Join(dir, "a.yaml"), entry{})
+	none.put(filepath.Join(dir, "a.yaml"), nil, entry{})
 	_, ok := none.get(filepath.Join(dir, "a.yaml"))
 	require.False(t, ok)
 	_, ok = none.tools(&Adapter{})

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -153,7 +154,7 @@ func (c *CommandLine) arguments(parameters map[string]any) (words []string, env 
 		_, isArg := c.ArgMapping.Get(name)
 		_, isEnv := c.EnvMapping.Get(name)
 		if !isArg && !isEnv {
-			errs = append(errs, &parameterError{name, "unknown parameter; there are " + strings.Join(c.parameters(), ", ")})
+			errs = append(errs, &parameterError{name, "unknown parameter; there are " + cmp.Or(strings.Join(c.parameters(), ", "), "none")})
 		}
 	}
 	return words, env, errors.Join(errs...)
@@ -211,7 +212,8 @@ func scalar(value any) (string, error) {
 	case int64:
 		return strconv.FormatInt(value, 10), nil
 	case float64:
-		return strconv.FormatFloat(value, 'g', -1, 64), nil
+		text, err := json.Marshal(value) // as JSON and URLs have it
+		return string(text), err
 	case json.Number:
 		return value.String(), nil
 	}

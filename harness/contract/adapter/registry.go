@@ -117,6 +117,7 @@ func documents(dir string) (names []string, err error) {
 func (r *Registry) add(file string, read func() ([]byte, error), cache *Cache) error {
 	e, known := cache.get(file)
 	if !known {
+		stamp, _ := os.Lstat(file) // before it is read: a later change is one
 		text, err := read()
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, fsx.Cause(err))
@@ -126,7 +127,7 @@ func (r *Registry) add(file string, read func() ([]byte, error), cache *Cache) e
 			return err
 		}
 		e = a.entry(file, nil)
-		cache.put(file, e)
+		cache.put(file, stamp, e)
 	}
 	e.source, e.read = file, read
 	for _, other := range r.entries {

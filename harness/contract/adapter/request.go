@@ -32,7 +32,7 @@ func (x *call) request() {
 func (x *call) send(ctx context.Context, e contract.Effective, egress policy.Egress) contract.Answer {
 	res, err := x.registry.web.Do(ctx, web.Request{
 		API: *x.Interface.API, AdapterID: x.ID, Operation: x.operation, Parameters: x.parameters,
-		Timeout: e.Timeout, MaxBody: int64(e.Stdout), Egress: egress, LookupEnv: x.registry.LookupEnv,
+		Timeout: e.Timeout, MaxBody: max(int64(e.Stdout), 1), Egress: egress, LookupEnv: x.registry.LookupEnv,
 	})
 	if err != nil {
 		return failedRequest(err)
