@@ -60,7 +60,7 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/stage/trees.go":                 {"fsx.Remove": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord},
 	"harness/contract/adapter/cache.go":      {"fsx.Read": ofRecord, "fsx.WriteFile": ofRecord, "os.Lstat": ofCaller, "os.MkdirAll": ofRecord, "os.RemoveAll": ofRecord},
 	"harness/contract/adapter/golden.go":     {"fsx.Read": ofCaller, "fsx.WriteFile": ofCaller, "os.MkdirAll": ofCaller},
-	"harness/contract/adapter/registry.go":   {"fsx.Read": ofCaller, "os.ReadDir": ofCaller},
+	"harness/contract/adapter/registry.go":   {"fsx.Read": ofCaller, "os.Lstat": ofCaller, "os.ReadDir": ofCaller},
 	"harness/contract/adapter/web/secret.go": {"fsx.Read": ofCaller},
 	"harness/contract/approval.go":           {"fsx.Read": ofHarness, "os.Lstat": ofHarness, "os.MkdirAll": ofHarness, "os.OpenFile": ofHarness},
 	"harness/contract/document.go":           {"os.Open": ofCaller},
