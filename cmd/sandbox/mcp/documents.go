@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/contract"
+	"github.com/evalbox/evalbox/harness/contract/adapter"
+	"github.com/evalbox/evalbox/harness/contract/registry"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/gate"
 	wish "github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
 
 	contracts "github.com/evalbox/evalbox/harness/contract"
@@ -26,7 +30,7 @@ func (v *server) addHarnesses(o options) error {
 	if err != nil {
 		return err
 	}
-	contractHarness, err := v.newContracts()
+	contractHarness, tools, err := v.newContracts()
 	if err != nil {
 		return err
 	}
@@ -42,7 +46,7 @@ func (v *server) addHarnesses(o options) error {
 	}, {
 		name: "execute_contract", title: "Carry out a contract",
 		description: "Carry out a code execution contract: run a tool with the permissions that the contract lists, and compare its outputs with it. " +
-			"A contract that needs an approval is refused.",
+			"A contract that needs an approval is refused. " + tools,
 		harness: contractHarness,
 	}, {
 		name: "run_gate", title: "Run a gate",
@@ -70,18 +74,37 @@ func (v *server) addHarnesses(o options) error {
 	return nil
 }
 
-// newContracts makes the harness of contracts.
-func (v *server) newContracts() (trial.Harness, error) {
+// newContracts makes the harness of contracts. tools says which tools and adapters there are.
+func (v *server) newContracts() (h trial.Harness, tools string, err error) {
 	o, err := contract.ServerOptions(v.settings, v.root.path)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	o.Remote = v.permitRemote
-	h, err := contracts.New(v.box, o)
+	made, err := contracts.New(v.box, o)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return h.Trial(), nil
+	return made.Trial(), toolsText(o.Rules), nil
+}
+
+// maxTools bounds the text about the tools of contracts, in bytes.
+const maxTools = 4 << 10
+
+// toolsText lists the tools and adapters that a contract may name.
+func toolsText(rules contracts.Rules) string {
+	var tools, adapters []string
+	for _, t := range rules.Registry.Tools() {
+		if t.Status != registry.Blocked && len(t.Scope.Commands) > 0 {
+			tools = append(tools, t.ID+" ("+strings.Join(t.Scope.Commands, ", ")+")")
+		}
+	}
+	if known, ok := rules.Adapters.(*adapter.Registry); ok {
+		for _, a := range known.List("") {
+			adapters = append(adapters, fmt.Sprintf("%s (%s, for %s)", a.ID, a.Name, a.ToolID))
+		}
+	}
+	return text.Short("Tools by tool_id, with their commands: "+strings.Join(tools, "; ")+". Adapters by adapter_id: "+strings.Join(adapters, "; ")+".", maxTools)
 }
 
 // permitRemote permits a call that an adapter makes from this process, which has the secrets of the

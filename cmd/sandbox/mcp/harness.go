@@ -299,8 +299,8 @@ func (v *server) trialAnswer(r trial.Result) answer {
 			t.More = append(t.More, "get_result with id "+run.ID)
 		}
 	}
-	if r.Job.Kind == gateKind && len(t.Files) > 0 {
-		t.More = append(t.More, "read_file with id "+t.ID)
+	if r.Job.Kind == gateKind {
+		t.More = append(t.More, "read_file with id "+t.ID+" and a path such as evidence/run_log.txt")
 	}
 	t.brief = briefly(r)
 	return answer{t, t.text()}

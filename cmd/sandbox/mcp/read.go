@@ -221,10 +221,10 @@ func (v *server) file(id, asked string) (dir, name string, err error) {
 		return "", "", err
 	}
 	dir = d.text("out")
-	if dir == "" || v.root.broken(dir) != "" || !slices.ContainsFunc(t.Files, func(f trial.File) bool { return f.Path == asked }) {
-		return "", "", refusef(outputHint, "path %s: is not a file of the evidence of %s", text.Quote(asked, 200), id)
+	if name = filepath.FromSlash(asked); dir == "" || v.root.broken(dir) != "" || !filepath.IsLocal(name) {
+		return "", "", refusef("such as evidence/run_log.txt", "path %s: is not a path in the directory of gate %s", text.Quote(asked, 200), id)
 	}
-	return dir, filepath.FromSlash(asked), nil
+	return dir, name, nil
 }
 
 const outputHint = "the outputs of the result have the paths of all files"
