@@ -47,5 +47,5 @@ func ExampleLoadCatalog() {
 	}
 	entry, _ := cat.Lookup("")
 	fmt.Println(cat.Names(), entry.Name, entry.Base)
-	// Output: [cuda debian python] debian debian bookworm, 8 packages
+	// Output: [cuda debian python] debian debian bookworm, 9 packages
 }
