@@ -318,7 +318,7 @@ func TestFailedCall(t *testing.T) {
 	require.Equal(t, -32005, *a.Code)
 }
 
-// Images are bounded, and an answer that is too long is no value.
+// Images are bounded, and an answer that is too long is not a value.
 func TestToolAnswer(t *testing.T) {
 	res := &mcp.CallToolResult{Content: []mcp.Content{&mcp.AudioContent{MIMEType: "audio/wav", Data: []byte("wave")}}}
 	a := toolAnswer(res, 1000, 3)
