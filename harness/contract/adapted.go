@@ -139,12 +139,16 @@ func (run *execution) answered(answer Answer) {
 	if a.Talk != nil && !o.Started {
 		answer = Answer{} // there was nobody to talk with: the outcome says why
 	}
+	if run.lingered { // we ended it, after the talk; nobody canceled it
+		o.Status, o.Fault, o.Error, o.conclusive = StatusAnswered, result.FaultProgram.String(), "", true
+		o.ExitCode, o.Exit, o.Signal = nil, nil, 0 // those of our signal
+		if answer.Err == nil {
+			o.Fault = result.FaultNone.String()
+		}
+	}
 	call.Code, o.unsent = answer.Code, answer.Unsent && !o.TimedOut // the time limit has a code
 	if call.Code == nil && !a.isRemote() {
 		call.Code = o.ExitCode
-	}
-	if run.lingered { // we ended it, after the talk; nobody canceled it
-		o.Status, o.Fault, o.Error, o.conclusive = StatusAnswered, result.FaultProgram.String(), "", true
 	}
 	if a.Talk != nil && answer.Err == nil && o.Started && !o.TimedOut {
 		run.talked()

@@ -159,6 +159,10 @@ func TestTalkLingers(t *testing.T) {
 		require.True(t, o.Success, o.Error)
 		require.Equal(t, "you said hello\n", o.Call.Value)
 		require.Contains(t, o.Warnings, "the program did not end when its input ended, and was ended")
+		require.Equal(t, StatusAnswered, o.Status)
+		require.Nil(t, o.ExitCode, "that of our signal is not its own")
+		require.Nil(t, o.Call.Code)
+		require.Equal(t, "none", o.Fault)
 		require.Equal(t, trial.Passed, o.Verdict())
 	})
 }

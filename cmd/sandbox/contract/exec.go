@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/contract/adapter"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
@@ -321,6 +322,9 @@ func ended(o contract.Outcome) *trial.Result {
 	}
 	if o.ExitCode != nil {
 		end.ExitCode = *o.ExitCode
+	}
+	if o.Call != nil && o.Call.Type == string(adapter.MCP) && o.Success {
+		end.ExitCode = 0 // how a server ends after its answer does not matter
 	}
 	return end
 }

@@ -167,13 +167,13 @@ func parse(text []byte) (*Adapter, []strict.Problem) {
 	}
 	var d document
 	lines := map[string]int{}
-	problems := strict.Decode(text, &d, strict.Options{
+	form := strict.Decode(text, &d, strict.Options{
 		Tag: "json", Schema: SchemaV1, SchemaOptional: true, Lines: lines, Nullable: []string{"errors.fallback", "error_handling.fallback"},
 	})
-	if len(problems) > 0 {
-		return nil, problems
+	if len(lines) == 0 {
+		return nil, form // nothing could be read
 	}
-	k := &checker{lines: lines}
+	k := &checker{lines: lines, form: form}
 	d.useAliases(k)
 	a := &d.Adapter
 	a.Schema, a.Version = SchemaV1, cmp.Or(a.Version, "1.0.0")
@@ -181,8 +181,9 @@ func parse(text []byte) (*Adapter, []strict.Problem) {
 		a.Metadata.Status = Active
 	}
 	a.check(k)
-	slices.SortStableFunc(k.problems, func(a, b strict.Problem) int { return cmp.Compare(a.Line, b.Line) })
-	return a, k.problems
+	all := append(form, k.problems...)
+	slices.SortStableFunc(all, func(a, b strict.Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return a, all[:min(len(all), strict.MaxProblems)]
 }
 
 // useAliases moves members with the names of implementations to those of the specification.
@@ -211,7 +212,9 @@ func (d *document) useAliases(k *checker) {
 
 // A checker collects the problems of a document.
 type checker struct {
-	lines    map[string]int
+	lines map[string]int
+	// form are the problems with the form: a field with one is reported once.
+	form     []strict.Problem
 	problems []strict.Problem
 }
 
@@ -226,11 +229,20 @@ func (k *checker) rename(from, to string) {
 
 // refuse adds a problem. Its line is that of the field, or of the nearest field around it.
 func (k *checker) refuse(field, value, rule string) {
+	if slices.ContainsFunc(k.form, func(p strict.Problem) bool { return within(p.Path, field) || within(field, p.Path) }) {
+		return
+	}
 	line := 0
 	for at := field; at != "" && line == 0; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		line = k.lines[at]
 	}
 	k.problems = append(k.problems, strict.Problem{Line: line, Path: field, Value: value, Rule: rule})
+}
+
+// within reports whether a field is another one or a part of it.
+func within(field, of string) bool {
+	rest, ok := strings.CutPrefix(field, of)
+	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 var semver = sync.OnceValue(func() *regexp.Regexp {

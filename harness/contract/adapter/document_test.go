@@ -243,3 +243,12 @@ func TestShippedAdapters(t *testing.T) {
 		}
 	}
 }
+
+// An unknown key does not hide what else is wrong, and a field with a wrong form is reported once.
+func TestFormAndValues(t *testing.T) {
+	_, err := Parse([]byte("adapter_id: A\nname: 7\nversion: \"1\"\ntool_id: T\ntype: cli\ninterface: {cli: {executable: 3}}\nextra: 1\n"), "a.yaml")
+	require.EqualError(t, err, `a.yaml:2: name: 7 must be text: put it in quotes, is a number
+a.yaml:3: version: "1" must be a semantic version such as 1.0.0
+a.yaml:6: interface.cli.executable: 3 must be text: put it in quotes, is a number
+a.yaml:7: unknown key "extra"; there are adapter_id, api, cacheable, cli, error_handling, errors, examples, interface, mcp, metadata, name, sandbox_override, schema, sdk, status, tool_id, tool_version, transforms, type, version`)
+}

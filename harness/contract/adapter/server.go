@@ -204,6 +204,11 @@ func isLocal(e *jsonrpc.Error) bool {
 // failedCall is the answer of a server that did not give a result.
 func failedCall(err error, unsent bool) contract.Answer {
 	answer := contract.Answer{Status: contract.StatusUnreachable, Unsent: unsent, Err: bounded(err)}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && !unsent {
+		answer.Err = fmt.Errorf("the server sent something that is not a message of MCP: %w", syntax)
+	} else if errors.Is(err, io.EOF) && !unsent {
+		answer.Err = errors.New("the server ended before it answered")
+	}
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && !isLocal(wire) {
 		code := int(wire.Code)
 		answer.Status, answer.Code, answer.Unsent = contract.StatusAnswered, &code, false
