@@ -73,7 +73,7 @@ var importTable = []struct {
 	{"harness/contract/adapter", []string{"result", "policy", "harness/contract", "harness/contract/registry", "harness/contract/adapter/transform", "harness/contract/adapter/driver", "harness/contract/adapter/web", "internal/fsx", "internal/strict", "internal/text"}},
 	{"harness/contract/adapter/transform", []string{"internal/strict", "internal/text"}},
 	{"harness/contract/adapter/driver", []string{"internal/strict", "internal/text"}},
-	{"harness/contract/adapter/web", []string{"policy", "sandbox/egress", "internal/fsx", "internal/text"}},
+	{"harness/contract/adapter/web", []string{"policy", "sandbox/egress", "internal/fsx", "internal/strict", "internal/text"}},
 	{"harness/invoke", belowHarness},
 	{"harness/gate", belowHarness},
 	{"internal/brief", nil},

@@ -131,7 +131,7 @@ func TestTalkDies(t *testing.T) {
 	require.Equal(t, trial.Failed, o.Verdict())
 }
 
-// The time limit is no failure to reach the program: its code is 143.
+// A program that runs out of time was reached: its code is 143.
 func TestTalkHangs(t *testing.T) {
 	h, box := talkHarness(t, Adapted{Retry: Retry{MaxAttempts: 3}}, func(_ context.Context, _ sandbox.Request, in io.Reader, _ io.Writer) result.Result {
 		_, err := bufio.NewReader(in).ReadString('\n')

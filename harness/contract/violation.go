@@ -65,13 +65,7 @@ func bounded(violations []Violation) []Violation {
 // violates reports whether a violation is about a field, a part of it, or the field that it
 // is a part of.
 func violates(violations []Violation, field string) bool {
-	return slices.ContainsFunc(violations, func(v Violation) bool { return within(v.Field, field) || within(field, v.Field) })
-}
-
-// within reports whether a field is another one or a part of it.
-func within(field, of string) bool {
-	rest, ok := strings.CutPrefix(field, of)
-	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	return slices.ContainsFunc(violations, func(v Violation) bool { return strict.Within(v.Field, field) || strict.Within(field, v.Field) })
 }
 
 // addLines sets the missing lines of violations: that of the field, or of the nearest field
@@ -156,7 +150,7 @@ func (v Violation) hintIn(root string) string {
 		return v.hint
 	}
 	for _, h := range hints {
-		if h.code != v.Code || h.field != "" && !within(v.Field, h.field) {
+		if h.code != v.Code || h.field != "" && !strict.Within(v.Field, h.field) {
 			continue
 		}
 		if h.hint == hintPaths && root != "" {

@@ -30,6 +30,12 @@ type Problem struct {
 	named bool
 }
 
+// Within reports whether the path of a field is another one, or of a part of it.
+func Within(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
 // String is the problem without its line.
 func (p Problem) String() string {
 	switch {

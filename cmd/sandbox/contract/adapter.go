@@ -105,20 +105,23 @@ asks the server again: one on stdio is started in the sandbox for that.`,
 	return cmd
 }
 
-// chosen is an adapter that the caller names.
-func chosen(adapters *adapter.Registry, id string) (*adapter.Adapter, error) {
+// chosen are the adapters of the settings, and the one that the caller names.
+func chosen(s settings.Settings, id string, refresh bool) (*adapter.Registry, *adapter.Adapter, error) {
+	adapters, err := Adapters(s, refresh)
+	if err != nil {
+		return nil, nil, err
+	}
 	found, err := adapters.Resolve(id, "")
 	if unknown, ok := errors.AsType[*adapter.UnknownError](err); ok {
 		hint := "see all with: sandbox adapter list"
 		if near := settings.Nearest(id, unknown.Known); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		return nil, cli.WithHint(fmt.Errorf("adapter %q is not known", id), hint)
+		err = cli.WithHint(fmt.Errorf("adapter %q is not known", id), hint)
+	} else if err != nil {
+		err = cli.WithHint(err, "check the directory of the adapter with: sandbox adapter validate DIRECTORY")
 	}
-	if err != nil {
-		return nil, cli.WithHint(err, "check the directory of the adapter with: sandbox adapter validate DIRECTORY")
-	}
-	return found, nil
+	return adapters, found, err
 }
 
 func showAdapter(ctx context.Context, a *cli.App, s settings.Settings, id, text string, refresh bool) error {
@@ -126,11 +129,7 @@ func showAdapter(ctx context.Context, a *cli.App, s settings.Settings, id, text 
 	if err != nil {
 		return cli.Usagef(a.Command, "adapter show: --level %s", err)
 	}
-	adapters, err := Adapters(s, refresh)
-	if err != nil {
-		return err
-	}
-	found, err := chosen(adapters, id)
+	adapters, found, err := chosen(s, id, refresh)
 	if err != nil {
 		return err
 	}
@@ -154,21 +153,33 @@ func showAdapter(ctx context.Context, a *cli.App, s settings.Settings, id, text 
 	return errors.Join(err, a.PrintJSON(shown))
 }
 
-// describeTools asks the server of an adapter for its tools.
-func describeTools(ctx context.Context, a *cli.App, s settings.Settings, adapters *adapter.Registry, found *adapter.Adapter) ([]adapter.Tool, error) {
-	options, err := execFlags{file: "-"}.options(s)
+// hidden opens a harness whose programs show nothing. Its root is the current directory, unless a flag
+// names another. The caller closes the session.
+func (f execFlags) hidden(ctx context.Context, a *cli.App, s settings.Settings) (*cli.Session, *contract.Harness, error) {
+	f.file = "-"
+	options, err := f.options(s)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	x, err := a.Begin(ctx, s, cli.Hidden)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := contract.New(x.Box, options)
+	if err != nil {
+		x.Close()
+		return nil, nil, err
+	}
+	return x, h, nil
+}
+
+// describeTools asks the server of an adapter for its tools.
+func describeTools(ctx context.Context, a *cli.App, s settings.Settings, adapters *adapter.Registry, found *adapter.Adapter) ([]adapter.Tool, error) {
+	x, h, err := execFlags{adapters: adapters}.hidden(ctx, a, s)
 	if err != nil {
 		return nil, err
 	}
 	defer x.Close()
-	h, err := contract.New(x.Box, options)
-	if err != nil {
-		return nil, err
-	}
 	tools, err := adapters.DescribeTools(ctx, h, found)
 	_ = x.Ended() // nothing was shown
 	return tools, err
@@ -325,11 +336,7 @@ const rootOfCall = "`directory` that the program finds at /repo (default: the cu
 
 // call makes a contract of the command line, and carries it out.
 func (f callFlags) call(ctx context.Context, a *cli.App, s settings.Settings, named, arguments []string) error {
-	adapters, err := Adapters(s, false)
-	if err != nil {
-		return err
-	}
-	found, err := chosen(adapters, named[0])
+	adapters, found, err := chosen(s, named[0], false)
 	if err != nil {
 		return err
 	}
@@ -344,7 +351,7 @@ func (f callFlags) call(ctx context.Context, a *cli.App, s settings.Settings, na
 	if c.Inputs.Parameters, err = f.parameters(ctx, a); err != nil {
 		return err
 	}
-	f.execFlags.file, f.source = "-", found.ID // its root is the current directory
+	f.execFlags.file, f.source, f.adapters = "-", found.ID, adapters // its root is the current directory
 	return f.carryOut(ctx, a, s, contract.Job{Contract: &c})
 }
 

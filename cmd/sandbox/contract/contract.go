@@ -56,16 +56,19 @@ No container is involved.`,
 	return cmd
 }
 
-// rulesOf are the rules of the settings for contracts.
-func rulesOf(s settings.Settings) (contract.Rules, error) {
+// rulesOf are the rules of the settings for contracts, with adapters that are open already, or nil.
+func rulesOf(s settings.Settings, adapters *adapter.Registry) (contract.Rules, error) {
 	rules := contract.Rules{Strict: s.Strict, OpenAllowlist: s.OpenAllowlist}
 	var err error
 	if rules.Registry, err = registryOf(s); err != nil {
 		return rules, err
 	}
-	if rules.Adapters, err = Adapters(s, false); err != nil {
-		return rules, err
+	if adapters == nil {
+		if adapters, err = Adapters(s, false); err != nil {
+			return rules, err
+		}
 	}
+	rules.Adapters = adapters
 	if rules.Profiles, err = policy.ParseProfiles(configs.Profiles(), "profiles.yaml"); err != nil || s.Profiles == "" {
 		return rules, err
 	}
@@ -228,7 +231,7 @@ The exit code is 1 when a contract is not valid. - is stdin.`,
 // validate shows the problems of the contracts that can be read, and then reports
 // the contracts that cannot.
 func validate(ctx context.Context, a *cli.App, s settings.Settings, files []string) error {
-	rules, err := rulesOf(s)
+	rules, err := rulesOf(s, nil)
 	if err != nil {
 		return err
 	}
@@ -334,7 +337,7 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 }
 
 func approve(ctx context.Context, a *cli.App, s settings.Settings, f approveFlags, file string) error {
-	rules, err := rulesOf(s)
+	rules, err := rulesOf(s, nil)
 	if err != nil {
 		return err
 	}

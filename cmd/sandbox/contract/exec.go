@@ -25,8 +25,10 @@ import (
 
 // execFlags are the flags of a command that carries out contracts.
 type execFlags struct {
-	file, root             string
-	source                 string // the contract in messages
+	file, root string
+	source     string // the contract in messages
+	// adapters are those of the settings, if they are open already.
+	adapters               *adapter.Registry
 	approver               contract.Approver
 	approval               string
 	addHosts, dependencies []string
@@ -199,7 +201,7 @@ func (f execFlags) options(s settings.Settings) (o contract.Options, err error) 
 	}
 	names := map[string][]netip.Addr{}
 	o.Request.Keep, o.Request.Egress = f.keep, &policy.Egress{Resolve: names}
-	if o.Rules, err = rulesOf(s); err != nil {
+	if o.Rules, err = rulesOf(s, f.adapters); err != nil {
 		return o, err
 	}
 	o.Policy = s.Policy()

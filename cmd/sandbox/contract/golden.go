@@ -51,11 +51,7 @@ type checkedExample struct {
 }
 
 func golden(ctx context.Context, a *cli.App, s settings.Settings, f execFlags, id string, names []string, update bool) error {
-	adapters, err := Adapters(s, false)
-	if err != nil {
-		return err
-	}
-	found, err := chosen(adapters, id)
+	adapters, found, err := chosen(s, id, false)
 	if err != nil {
 		return err
 	}
@@ -67,20 +63,12 @@ func golden(ctx context.Context, a *cli.App, s settings.Settings, f execFlags, i
 	if err != nil {
 		return err
 	}
-	f.file = "-"
-	options, err := f.options(s)
-	if err != nil {
-		return err
-	}
-	x, err := a.Begin(ctx, s, cli.Hidden)
+	f.adapters = adapters
+	x, h, err := f.hidden(ctx, a, s)
 	if err != nil {
 		return err
 	}
 	defer x.Close()
-	h, err := contract.New(x.Box, options)
-	if err != nil {
-		return err
-	}
 	kept := adapters.GoldenOf(id, stateDir)
 	var all []checkedExample
 	var rows [][]string

@@ -59,7 +59,7 @@ func (v *server) resource(_ context.Context, req *sdk.ReadResourceRequest) (*sdk
 		return nil, fmt.Errorf("resource: %w", err)
 	}
 	content.URI = uri
-	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{content}}, nil
+	return &sdk.ReadResourceResult{Cacheable: sdk.Cacheable{CacheScope: "private"}, Contents: []*sdk.ResourceContents{content}}, nil
 }
 
 func (v *server) trialResource(id string) (*sdk.ResourceContents, error) {

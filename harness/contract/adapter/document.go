@@ -181,7 +181,7 @@ func parse(text []byte) (*Adapter, []strict.Problem) {
 		a.Metadata.Status = Active
 	}
 	a.check(k)
-	all := append(form, k.problems...)
+	all := slices.Concat(form, k.problems)
 	slices.SortStableFunc(all, func(a, b strict.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return a, all[:min(len(all), strict.MaxProblems)]
 }
@@ -229,7 +229,7 @@ func (k *checker) rename(from, to string) {
 
 // refuse adds a problem. Its line is that of the field, or of the nearest field around it.
 func (k *checker) refuse(field, value, rule string) {
-	if slices.ContainsFunc(k.form, func(p strict.Problem) bool { return within(p.Path, field) || within(field, p.Path) }) {
+	if slices.ContainsFunc(k.form, func(p strict.Problem) bool { return strict.Within(p.Path, field) || strict.Within(field, p.Path) }) {
 		return
 	}
 	line := 0
@@ -237,12 +237,6 @@ func (k *checker) refuse(field, value, rule string) {
 		line = k.lines[at]
 	}
 	k.problems = append(k.problems, strict.Problem{Line: line, Path: field, Value: value, Rule: rule})
-}
-
-// within reports whether a field is another one or a part of it.
-func within(field, of string) bool {
-	rest, ok := strings.CutPrefix(field, of)
-	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 var semver = sync.OnceValue(func() *regexp.Regexp {
@@ -305,7 +299,7 @@ func (a *Adapter) checkInterface(k *checker) {
 		in.CLI.check(k)
 	case a.Type == API && in.API != nil:
 		for _, p := range in.API.Check(a.ID) {
-			k.refuse("interface.api."+p.Field, p.Value, p.Rule)
+			k.refuse("interface.api."+p.Path, p.Value, p.Rule)
 		}
 	case a.Type == SDK && in.SDK != nil:
 		in.SDK.check(k)
@@ -317,11 +311,11 @@ func (a *Adapter) checkInterface(k *checker) {
 func (a *Adapter) checkTransforms(k *checker) {
 	_, problems := transform.CompileInput(a.Transforms.Input, anything())
 	for _, p := range problems {
-		k.refuse("transforms.input"+p.Field, p.Value, p.Rule)
+		k.refuse("transforms.input"+p.Path, p.Value, p.Rule)
 	}
 	_, problems = transform.CompileOutput(a.Transforms.Output)
 	for _, p := range problems {
-		k.refuse("transforms.output"+p.Field, p.Value, p.Rule)
+		k.refuse("transforms.output"+p.Path, p.Value, p.Rule)
 	}
 }
 

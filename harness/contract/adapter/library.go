@@ -21,7 +21,7 @@ type Library struct {
 
 func (l *Library) check(k *checker) {
 	for _, p := range driver.Check(l.Language, l.Package, l.ImportPath, l.Functions) {
-		k.refuse("interface.sdk."+p.Field, p.Value, p.Rule)
+		k.refuse("interface.sdk."+p.Path, p.Value, p.Rule)
 	}
 	if len(l.Functions) == 0 {
 		k.refuse("interface.sdk.function_mapping", "", "must have at least one operation")

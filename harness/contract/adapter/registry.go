@@ -166,7 +166,7 @@ func (r *Registry) Resolve(id, tool string) (*Adapter, error) {
 	if id != "" {
 		return nil, &UnknownError{id, r.ids()}
 	}
-	return nil, nil //nolint:nilnil // nil is no adapter
+	return nil, nil //nolint:nilnil // the tool has none
 }
 
 // Source is the file of an adapter; empty for a shipped one.

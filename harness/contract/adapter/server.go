@@ -53,7 +53,7 @@ func (s *Server) check(k *checker) {
 	case stdioTransport:
 	case httpTransport:
 		for _, p := range web.CheckURL(field+"server", s.Server) {
-			k.refuse(p.Field, p.Value, p.Rule)
+			k.refuse(p.Path, p.Value, p.Rule)
 		}
 		if len(s.Args) > 0 {
 			k.refuse(field+"args", "", "are for the transport stdio")

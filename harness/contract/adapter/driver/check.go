@@ -18,28 +18,10 @@ const (
 	mostParameters = 64
 )
 
-// A Problem is one wrong name of an adapter.
-type Problem struct {
-	// Field is the key in the adapter, such as function_mapping.encode.
-	Field string
-	// Value is the quoted value, shortened; empty if it does not help.
-	Value string
-	// Rule is the expected form.
-	Rule string
-}
-
-// String is the problem on one line.
-func (p Problem) String() string {
-	if p.Value == "" {
-		return p.Field + ": " + p.Rule
-	}
-	return p.Field + ": " + p.Value + " " + p.Rule
-}
-
 // Check returns every wrong name of an adapter (AR-04): its language, package and import path,
 // and its functions by operation, in this order. It is nil if programs can be written for all
 // functions. Whether an image has them is not known before a call.
-func Check(language, pkg, importPath string, functions map[string]string) []Problem {
+func Check(language, pkg, importPath string, functions map[string]string) []strict.Problem {
 	fields := make([]field, 0, len(functions))
 	for _, operation := range slices.Sorted(maps.Keys(functions)) {
 		fields = append(fields, field{strict.Path("function_mapping", operation), functions[operation]})
@@ -50,14 +32,14 @@ func Check(language, pkg, importPath string, functions map[string]string) []Prob
 // field is a function and its key in messages.
 type field struct{ name, value string }
 
-func check(language, pkg, importPath string, functions []field) []Problem {
+func check(language, pkg, importPath string, functions []field) []strict.Problem {
 	l, ok := languages()[language]
 	if !ok {
-		return []Problem{{"language", strict.Quoted(language), "must be one of " + text.List(Languages())}}
+		return []strict.Problem{{Path: "language", Value: strict.Quoted(language), Rule: "must be one of " + text.List(Languages())}}
 	}
-	var problems []Problem
+	var problems []strict.Problem
 	report := func(field, value, rule string) {
-		problems = append(problems, Problem{field, strict.Quoted(value), rule})
+		problems = append(problems, strict.Problem{Path: field, Value: strict.Quoted(value), Rule: rule})
 	}
 	isPackage := l.packages.accepts(pkg)
 	if !isPackage {
@@ -67,7 +49,7 @@ func check(language, pkg, importPath string, functions []field) []Problem {
 	case importPath != "" && !l.imports.accepts(importPath):
 		report("import_path", importPath, l.imports.rule)
 	case importPath == "" && isPackage && !l.imports.accepts(l.imported(pkg)):
-		problems = append(problems, Problem{Field: "import_path", Rule: fmt.Sprintf("must be given: package %s cannot be imported by its name", strict.Quoted(pkg))})
+		problems = append(problems, strict.Problem{Path: "import_path", Rule: fmt.Sprintf("must be given: package %s cannot be imported by its name", strict.Quoted(pkg))})
 	}
 	for _, f := range functions {
 		if _, rule := l.signature(f.value); rule != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/contract/adapter/driver"
+	"github.com/evalbox/evalbox/internal/strict"
 )
 
 func TestCheckAcceptsNames(t *testing.T) {
@@ -59,7 +60,7 @@ func TestCheckRefusesNames(t *testing.T) {
 		for _, name := range slices.Concat(common, own[language]) {
 			problems := driver.Check(language, good[language], "", map[string]string{"op": name})
 			require.Len(t, problems, 1, "%s: %q", language, name)
-			require.Equal(t, "function_mapping.op", problems[0].Field)
+			require.Equal(t, "function_mapping.op", problems[0].Path)
 			_, err := driver.New(driver.Call{Language: language, Package: good[language], Function: name})
 			require.Error(t, err, "%s: %q", language, name)
 		}
@@ -75,7 +76,7 @@ func TestCheckRefusesNames(t *testing.T) {
 		for _, path := range slices.Concat(paths, more) {
 			problems := driver.Check(language, good[language], path, nil)
 			require.Len(t, problems, 1, "%s: %q", language, path)
-			require.Equal(t, "import_path", problems[0].Field)
+			require.Equal(t, "import_path", problems[0].Path)
 		}
 	}
 	for language, more := range map[string][]string{
@@ -87,14 +88,14 @@ func TestCheckRefusesNames(t *testing.T) {
 		for _, pkg := range slices.Concat(paths, more) {
 			problems := driver.Check(language, pkg, "", nil)
 			require.Len(t, problems, 1, "%s: %q", language, pkg)
-			require.Equal(t, "package", problems[0].Field)
+			require.Equal(t, "package", problems[0].Path)
 		}
 	}
 }
 
 func TestCheckReportsEveryProblem(t *testing.T) {
 	t.Parallel()
-	shown := func(problems []driver.Problem) []string {
+	shown := func(problems []strict.Problem) []string {
 		var all []string
 		for _, p := range problems {
 			all = append(all, p.String())

@@ -29,7 +29,7 @@ type Input struct {
 //   - default: a mapping of parameters to the values that they have if they are absent. A
 //     parameter that is null is present.
 //   - validate: a JSON Schema (draft 2020-12), or the word json_schema.
-func CompileInput(steps []Step, schema *jsonschema.Schema) (*Input, []Problem) {
+func CompileInput(steps []Step, schema *jsonschema.Schema) (*Input, []strict.Problem) {
 	c, problems := compile("input", steps, map[string]compiler[map[string]any]{
 		Rename:  compileRename,
 		Map:     compileMap,

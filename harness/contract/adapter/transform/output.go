@@ -1,6 +1,10 @@
 package transform
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/evalbox/evalbox/internal/strict"
+)
 
 // Output is a compiled chain of output transforms. It is safe for concurrent use. The zero
 // value has no steps.
@@ -17,7 +21,7 @@ type Output struct {
 //     there. Every other query gives the list of the values that it finds.
 //   - format: a template of Go's text/template for the value. It has the functions of the
 //     language, and json, which is the JSON text of a value. The result is text.
-func CompileOutput(steps []Step) (*Output, []Problem) {
+func CompileOutput(steps []Step) (*Output, []strict.Problem) {
 	c, problems := compile("output", steps, map[string]compiler[any]{
 		Parse:   compileParse,
 		Extract: compileExtract,

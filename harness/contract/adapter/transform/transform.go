@@ -2,7 +2,7 @@
 // tool after it, as an adapter says (AR-06). The transforms are pure functions: they read no
 // file, open no connection, start no program, and give the same result for the same value.
 //
-// Adapters and answers may come from strangers. So each transform is bounded in the size of
+// Adapters and answers are not trusted. So each transform is bounded in the size of
 // its input, in its work and in the size of its result. What exceeds a bound is an error.
 package transform
 
@@ -61,16 +61,6 @@ type Step struct {
 	Spec any `json:"spec"`
 }
 
-// Problem is one thing that is wrong with a list of steps.
-type Problem struct {
-	// Field is its place in the list, such as "[1].spec"; empty for the whole list.
-	Field string
-	// Value is the value there, shortened and in quotes; empty if it does not help.
-	Value string
-	// Rule is the expected form.
-	Rule string
-}
-
 // StepError says which step of a chain failed, and why.
 type StepError struct {
 	// Index is the place of the step in its list, from 0.
@@ -120,22 +110,22 @@ type compiler[V any] func(spec any, report report) func(V) (V, error)
 
 // compile makes a chain. elsewhere are the types of the other direction. The chain is nil if
 // there are problems.
-func compile[V any](direction string, steps []Step, compilers map[string]compiler[V], elsewhere []string) (*chain[V], []Problem) {
+func compile[V any](direction string, steps []Step, compilers map[string]compiler[V], elsewhere []string) (*chain[V], []strict.Problem) {
 	if len(steps) > maxSteps {
-		return nil, []Problem{{Rule: fmt.Sprintf("has %d steps; at most %d", len(steps), maxSteps)}}
+		return nil, []strict.Problem{{Rule: fmt.Sprintf("has %d steps; at most %d", len(steps), maxSteps)}}
 	}
-	var problems []Problem
+	var problems []strict.Problem
 	c := &chain[V]{direction: direction}
 	for i, step := range steps {
 		prepare, known := compilers[step.Type]
 		if !known {
-			problems = append(problems, Problem{Field: fmt.Sprintf("[%d].type", i), Value: strict.Quoted(step.Type),
+			problems = append(problems, strict.Problem{Path: fmt.Sprintf("[%d].type", i), Value: strict.Quoted(step.Type),
 				Rule: typeRule(step.Type, direction, slices.Sorted(maps.Keys(compilers)), elsewhere)})
 			continue
 		}
 		c.types = append(c.types, step.Type)
 		c.steps = append(c.steps, prepare(step.Spec, func(field, value, rule string) {
-			problems = append(problems, Problem{Field: fmt.Sprintf("[%d].spec%s", i, field), Value: value, Rule: rule})
+			problems = append(problems, strict.Problem{Path: fmt.Sprintf("[%d].spec%s", i, field), Value: value, Rule: rule})
 		}))
 	}
 	if len(problems) > 0 {

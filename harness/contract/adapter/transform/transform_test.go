@@ -48,11 +48,11 @@ func output(t testing.TB, steps ...transform.Step) *transform.Output {
 
 func step(kind string, spec any) transform.Step { return transform.Step{Type: kind, Spec: spec} }
 
-// told are problems, one a line.
-func told(problems []transform.Problem) string {
+// listed are problems, one a line.
+func listed(problems []strict.Problem) string {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
-		lines[i] = strings.Join(strings.Fields(p.Field+": "+p.Value+" "+p.Rule), " ")
+		lines[i] = strings.Join(strings.Fields(p.Path+": "+p.Value+" "+p.Rule), " ")
 	}
 	return strings.Join(lines, "\n")
 }
@@ -71,7 +71,7 @@ func TestInput(t *testing.T) {
 		},
 		"swap":   {steps: "steps: [{type: rename, spec: {a: b, b: a}}]", have: object{"a": "1", "b": "2"}, want: object{"a": "2", "b": "1"}},
 		"circle": {steps: "steps: [{type: rename, spec: {a: b, b: c}}]", have: object{"a": "1", "b": "2"}, want: object{"b": "1", "c": "2"}},
-		"rename to a name that is there": {
+		"rename to a name that is given": {
 			steps: "steps: [{type: rename, spec: {a: b}}]", have: object{"a": "1", "b": "2"},
 			wantError: `input transform 1 (rename): "a" cannot become "b": there is such a parameter already`,
 		},
@@ -206,9 +206,9 @@ func TestValidateWord(t *testing.T) {
 
 	in, problems = transform.CompileInput(word, nil)
 	require.Nil(t, in)
-	require.Equal(t, `[0].spec: "json_schema" names the schema of the adapter, which has none`, told(problems))
+	require.Equal(t, `[0].spec: "json_schema" names the schema of the adapter, which has none`, listed(problems))
 	_, problems = transform.CompileInput(word, &jsonschema.Schema{Ref: "other.json"})
-	require.Contains(t, told(problems), `other.json" is outside of the document`)
+	require.Contains(t, listed(problems), `other.json" is outside of the document`)
 }
 
 // TestSchemasOfAnyDepth: a schema may refer to itself for what is within a value.
@@ -269,7 +269,7 @@ func TestSchemaProblems(t *testing.T) {
 		in, problems := transform.CompileInput(decode(t, "steps: [{type: validate, spec: "+spec+"}]"), nil)
 		require.Nil(t, in, spec)
 		require.Len(t, problems, 1, spec)
-		require.Equal(t, "[0].spec", problems[0].Field)
+		require.Equal(t, "[0].spec", problems[0].Path)
 		require.Contains(t, problems[0].Rule, "must be a JSON Schema: ", spec)
 		require.Contains(t, problems[0].Rule, want, spec)
 	}
@@ -281,7 +281,7 @@ func TestSchemaProblems(t *testing.T) {
 		bomb["$defs"].(object)[fmt.Sprintf("s%d", i)] = object{"allOf": list{next, next}}
 	}
 	_, problems := transform.CompileInput([]transform.Step{step("validate", bomb)}, nil)
-	require.Equal(t, "[0].spec: must be a JSON Schema: more than 2000 schemas check one value", told(problems))
+	require.Equal(t, "[0].spec: must be a JSON Schema: more than 2000 schemas check one value", listed(problems))
 }
 
 func TestProblems(t *testing.T) {
@@ -303,7 +303,7 @@ func TestProblems(t *testing.T) {
 	} {
 		in, problems := transform.CompileInput(decode(t, "steps: "+steps), nil)
 		require.Nil(t, in, steps)
-		require.Equal(t, want, told(problems))
+		require.Equal(t, want, listed(problems))
 	}
 	for steps, want := range map[string]string{
 		"[{type: rename, spec: {a: b}}]":                                                `[0].type: "rename" must be one of extract, format, parse; rename belongs in transforms.input`,
@@ -323,7 +323,7 @@ func TestProblems(t *testing.T) {
 	} {
 		out, problems := transform.CompileOutput(decode(t, "steps: "+steps))
 		require.Nil(t, out, steps)
-		require.Equal(t, want, told(problems))
+		require.Equal(t, want, listed(problems))
 	}
 	for spec, want := range map[string]string{
 		"a.b": "must be a JSONPath (RFC 9535): ", "$[": "must be a JSONPath (RFC 9535): ", "": "must be a JSONPath (RFC 9535): ",

@@ -60,9 +60,6 @@ func (r Request) request(ctx context.Context, method, target string, body []byte
 	}
 	req.Header.Set("Accept", "application/json, */*;q=0.5")
 	req.Header.Set("User-Agent", "evalbox")
-	if r.UserAgent != "" {
-		req.Header.Set("User-Agent", r.UserAgent)
-	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -12,31 +12,15 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/evalbox/evalbox/internal/strict"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
-// A Problem is one thing that is wrong with the document of an API.
-type Problem struct {
-	// Field is the place in the document, such as auth.token_url.
-	Field string
-	// Value is what is there. It is empty if it does not help, or may be a secret.
-	Value string
-	// Rule is the expected form.
-	Rule string
-}
-
-// String is the problem on one line.
-func (p Problem) String() string {
-	if p.Value == "" {
-		return p.Field + ": " + p.Rule
-	}
-	return p.Field + ": " + p.Value + " " + p.Rule
-}
-
-// Check reports everything that is wrong with the document of an adapter. The answer for a
-// valid one is empty. It reads no secrets.
-func (a API) Check(adapterID string) []Problem {
+// Check reports everything that is wrong with the document of an adapter. Paths are
+// those of the document, such as auth.token_url. No value may be a secret. The answer for a valid
+// one is empty.
+func (a API) Check(adapterID string) []strict.Problem {
 	var c checker
 	c.url("base_url", a.BaseURL)
 	c.auth(a, adapterID)
@@ -46,17 +30,17 @@ func (a API) Check(adapterID string) []Problem {
 }
 
 // checker collects problems.
-type checker struct{ problems []Problem }
+type checker struct{ problems []strict.Problem }
 
 func (c *checker) report(field, value, rule string) {
-	c.problems = append(c.problems, Problem{field, value, rule})
+	c.problems = append(c.problems, strict.Problem{Path: field, Value: value, Rule: rule})
 }
 
 // quoted shows the beginning of a text that is not a secret.
 func quoted(value string) string { return text.Quote(value, 100) }
 
 // CheckURL returns what is wrong with the URL of a server.
-func CheckURL(field, url string) []Problem {
+func CheckURL(field, url string) []strict.Problem {
 	c := &checker{}
 	c.url(field, url)
 	return c.problems

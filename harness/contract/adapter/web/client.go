@@ -40,8 +40,6 @@ type Request struct {
 	Egress policy.Egress
 	// LookupEnv reads the variables of secrets; nil is [os.LookupEnv].
 	LookupEnv func(name string) (value string, found bool)
-	// UserAgent defaults to evalbox. A User-Agent among the headers of the API goes first.
-	UserAgent string
 }
 
 func (r Request) maxBody() int {

@@ -90,9 +90,9 @@ func TestDo(t *testing.T) {
 	})
 	r := call(t, host)
 	r.API.BaseURL += "/v1/"
-	r.API.Headers = map[string]string{"x-version": "2"}
+	r.API.Headers = map[string]string{"x-version": "2", "user-agent": "test"}
 	r.API.Endpoints["put"] = "PUT /items/{id}"
-	r.Operation, r.Parameters, r.UserAgent = "put", map[string]any{"id": "a/b", "n": 1}, "test"
+	r.Operation, r.Parameters = "put", map[string]any{"id": "a/b", "n": 1}
 	got, err := do(t, r)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusTeapot, got.Status)

@@ -5,11 +5,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/strict"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
 // An InvalidError is a document with problems. Nothing was sent.
-type InvalidError struct{ Problems []Problem }
+type InvalidError struct{ Problems []strict.Problem }
 
 func (e *InvalidError) Error() string {
 	lines := make([]string, len(e.Problems))
