@@ -29,7 +29,11 @@ func (f Flags) Add(flags *pflag.FlagSet, names ...string) {
 
 // KeyOf is the key of a flag; empty for a flag that is not a setting.
 func KeyOf(flag *pflag.Flag) string {
-	if setting, ok := flag.Value.(*settingFlag); ok {
+	value := flag.Value
+	if wrapped, ok := value.(interface{ Unwrap() pflag.Value }); ok {
+		value = wrapped.Unwrap()
+	}
+	if setting, ok := value.(*settingFlag); ok {
 		return setting.key.name
 	}
 	return ""

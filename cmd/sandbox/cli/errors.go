@@ -85,6 +85,7 @@ func UnknownOrHelp(cmd *cobra.Command, args []string) error {
 // has the flags in their order here.
 func UsageArgs(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
+	singleValues(cmd.LocalFlags())
 	if cmd.HasSubCommands() && cmd.RunE == nil { // cobra's help would be a success
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, UnknownOrHelp
 	}

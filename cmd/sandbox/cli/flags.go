@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -115,6 +116,8 @@ type value struct {
 	kind string
 	set  func(text string) error
 	show func() string
+	// adds says that the flag may be repeated.
+	adds bool
 }
 
 func (v *value) String() string {
@@ -130,13 +133,13 @@ func (v *value) Type() string { return v.kind }
 
 // Duration is a flag that is read as settings read durations. Zero is not shown.
 func Duration(target *time.Duration) pflag.Value {
-	return &value{"duration", func(text string) (err error) {
+	return &value{kind: "duration", set: func(text string) (err error) {
 		*target, err = settings.ReadDuration(text)
 		if err == nil && *target < 0 {
 			err = errors.New("must not be negative")
 		}
 		return err
-	}, func() string {
+	}, show: func() string {
 		if *target == 0 {
 			return ""
 		}
@@ -146,11 +149,11 @@ func Duration(target *time.Duration) pflag.Value {
 
 // Optional is a flag whose value is nil until it is given.
 func Optional[T any](target **T, kind string, read func(text string) (T, error)) pflag.Value {
-	return &value{kind, func(text string) error {
+	return &value{kind: kind, set: func(text string) error {
 		v, err := read(text)
 		*target = &v
 		return err
-	}, func() string {
+	}, show: func() string {
 		if *target == nil {
 			return ""
 		}
@@ -163,7 +166,7 @@ func Text(text string) (string, error) { return text, nil }
 
 // List is a flag that adds the values of its text to a list each time it is given.
 func List[T any](target *[]T, kind string, read func(text string) ([]T, error)) pflag.Value {
-	return &value{kind: kind, set: func(text string) error {
+	return &value{kind: kind, adds: true, set: func(text string) error {
 		more, err := read(text)
 		if err == nil {
 			*target = append(*target, more...)
@@ -188,13 +191,13 @@ func Each[T any](read func(part string) (T, error)) func(text string) ([]T, erro
 
 // Size is a flag that is read as settings read sizes; 0 is a size too.
 func Size(target *policy.Size) pflag.Value {
-	return &value{"size", func(text string) (err error) {
+	return &value{kind: "size", set: func(text string) (err error) {
 		*target = 0
 		if text != "0" {
 			*target, err = settings.ReadSize(text)
 		}
 		return err
-	}, func() string { return target.String() }}
+	}, show: func() string { return target.String() }}
 }
 
 // EnvFlags are --env, --env-file and --secret.
@@ -283,6 +286,69 @@ func addEnv(pair string, environ []string, into map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// once is a flag with one value: it is refused when it is given twice with different values.
+// The last one would silently win, where another tool adds them up.
+type once struct {
+	pflag.Value
+
+	given []string
+}
+
+func (o *once) Unwrap() pflag.Value { return o.Value }
+
+func (o *once) Set(text string) error {
+	if o.given = append(o.given, text); len(o.given) > 1 && text != o.given[0] {
+		return fmt.Errorf("is given twice, first as %q: give it once", o.given[0])
+	}
+	return o.Value.Set(text)
+}
+
+// singleValues makes each flag with one value a [once].
+func singleValues(flags *pflag.FlagSet) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		own, adds := flag.Value.(*value)
+		_, slice := flag.Value.(pflag.SliceValue)
+		_, done := flag.Value.(*once)
+		if !slice && !done && (!adds || !own.adds) && flag.Value.Type() != "count" {
+			flag.Value = &once{Value: flag.Value}
+		}
+	})
+}
+
+// LabelFlags is --label.
+type LabelFlags struct{ pairs []string }
+
+// Register adds the flag to a command.
+func (f *LabelFlags) Register(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&f.pairs, "label", "l", nil, "label `NAME=VALUE` of each run")
+}
+
+// Read returns the labels; one without "=" has an empty value.
+func (f *LabelFlags) Read() map[string]string {
+	labels := map[string]string{}
+	for _, pair := range f.pairs {
+		name, text, _ := strings.Cut(pair, "=")
+		labels[name] = text
+	}
+	return labels
+}
+
+// OldNames lets flags of a command have former names for one release. Neither help nor
+// completion shows them.
+func OldNames(cmd *cobra.Command, newOf map[string]string) {
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(cmp.Or(newOf[name], name))
+	})
+}
+
+// Choices lets a flag complete to fixed values. A description may follow a value after a tab.
+func Choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // the flag does not exist: a mistake of the caller
+	}
 }
 
 // ContractKeys are the settings of the rules for contracts.

@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,18 +16,16 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
-	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // runFlags are the flags of `run` that are not settings: they concern one run.
 type runFlags struct {
-	env             cli.EnvFlags
-	labels, ulimits []string
-	// egress, allowHosts and addHosts are the hosts that the program may reach.
-	egress                    string
-	allowHosts, addHosts      []string
+	env                       cli.EnvFlags
+	labels                    cli.LabelFlags
+	ulimits                   []string
+	egress                    cli.EgressFlags
 	id, name, input, final    string
 	interactive, keep, dryRun bool
 	// dash is the number of arguments before "--", -1 without one.
@@ -78,13 +75,11 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	f.env.Register(flags)
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
 	a.SettingFlags(cmd, cli.RequestKeys...)
-	flags.StringArrayVar(&f.allowHosts, "allow-host", nil, "`HOST[:PORT]` that the program may reach through a proxy (needs allow_egress): a name, *.name, an address or a range")
-	flags.StringArrayVar(&f.addHosts, "add-host", nil, "`NAME:ADDRESS` that the proxy takes a name for instead of looking it up")
-	flags.StringVar(&f.egress, "egress", "", "network `level` of the proxy: registry, api or open (default: api with --allow-host, else offline)")
+	f.egress.Register(flags)
 	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "further limit of each process, `NAME=SOFT[:HARD]`")
 	flags.StringVar(&f.name, "name", "", "`name` of the run, for people")
 	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
-	flags.StringArrayVarP(&f.labels, "label", "l", nil, "label `NAME=VALUE` of the run")
+	f.labels.Register(flags)
 	a.SettingFlags(cmd, "json", "quiet", "raw")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
@@ -154,7 +149,7 @@ const liveWarning = "live output: "
 func (f *runFlags) request(a *cli.App, s settings.Settings, args []string) (sandbox.Request, error) {
 	req := s.Request()
 	req.ID, req.Name, req.Input, req.Final, req.Keep = f.id, f.name, f.input, f.final, f.keep
-	req.Labels = map[string]string{}
+	req.Labels = f.labels.Read()
 	err := program(&req, args, f.dash)
 	if err != nil {
 		return sandbox.Request{}, err
@@ -163,12 +158,8 @@ func (f *runFlags) request(a *cli.App, s settings.Settings, args []string) (sand
 		return sandbox.Request{}, err
 	}
 	req.Secrets = f.env.Secrets()
-	if req.Egress, err = egressOf(f.egress, f.allowHosts, f.addHosts); err != nil {
+	if req.Egress, err = f.egress.Read(a); err != nil {
 		return sandbox.Request{}, err
-	}
-	for _, label := range f.labels {
-		name, text, _ := strings.Cut(label, "=")
-		req.Labels[name] = text
 	}
 	for _, text := range f.ulimits {
 		limit, err := units.ParseUlimit(text)
@@ -223,44 +214,4 @@ func noScriptHint(args []string) string {
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// egressOf reads the flags --egress, --allow-host and --add-host; nil is offline. All
-// problems are reported at once.
-func egressOf(level string, allow, add []string) (*policy.Egress, error) {
-	e := &policy.Egress{Level: policy.NetworkLevel(level), Allow: allow}
-	var errs []error
-	if level != "" && !slices.Contains(policy.NetworkLevels(), e.Level) {
-		errs = append(errs, usagef("--egress %q: must be offline, registry, api or open", level))
-	}
-	for _, host := range allow {
-		if _, err := policy.ParseHostPattern(host); err != nil {
-			errs = append(errs, usagef("--allow-host: %s", err))
-		}
-	}
-	for _, text := range add {
-		name, addr, err := policy.ParseAddHost(text)
-		if err != nil {
-			errs = append(errs, usagef("--%s", err))
-			continue
-		}
-		if e.Resolve == nil {
-			e.Resolve = map[string][]netip.Addr{}
-		}
-		e.Resolve[name] = append(e.Resolve[name], addr)
-	}
-	if level == "" && len(allow) > 0 {
-		e.Level = policy.API
-	}
-	if e.Offline() && len(allow)+len(add) > 0 {
-		problem := "--add-host: names an address for a proxy that the run has not: give --allow-host or --egress"
-		if len(allow) > 0 {
-			problem = "--allow-host: not together with --egress offline"
-		}
-		errs = append(errs, usagef("%s", problem))
-	}
-	if err := errors.Join(errs...); err != nil || e.Offline() {
-		return nil, err
-	}
-	return e, nil
 }
