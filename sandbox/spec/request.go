@@ -90,6 +90,9 @@ type Request struct {
 	WorkDir string `json:"work_dir,omitzero"`
 	// Mounts are further files and directories of the host, mounted read-only.
 	Mounts []Mount `json:"mounts,omitempty"`
+	// Aliases are further names of ./input, ./final and files in them, for a program that
+	// expects its files elsewhere. At most [MaxAliases].
+	Aliases []Alias `json:"aliases,omitempty"`
 	// Trees are directories that the program may change. It gets a copy of each, and the
 	// result lists the changes.
 	Trees []Tree `json:"trees,omitempty"`
@@ -132,6 +135,20 @@ type Mount struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 }
+
+// Alias is a symbolic link that exists when the program starts. Name is a path in the working
+// directory (submission.csv), or an absolute path whose directory has nothing but aliases
+// (/kaggle/input). Target is "input", "final" or a path below one of them; it need not exist.
+// The target of an absolute name may also be ".", the working directory.
+//
+// A program that replaces the link, such as by os.replace, no longer writes to the target.
+type Alias struct {
+	Name   string `json:"name"`
+	Target string `json:"target"`
+}
+
+// MaxAliases bounds the aliases of a run.
+const MaxAliases = 64
 
 // Tree is a directory that a program may change, at Target, an absolute path in the
 // container. It starts as a copy of the host directory Source, or empty if Source is empty.
