@@ -136,10 +136,11 @@ type Mount struct {
 	Target string `json:"target"`
 }
 
-// Alias is a symbolic link that exists when the program starts. Name is a path in the working
-// directory (submission.csv), or an absolute path whose directory has nothing but aliases
-// (/kaggle/input). Target is "input", "final" or a path below one of them; it need not exist.
-// The target of an absolute name may also be ".", the working directory.
+// Alias is a symbolic link that exists when the program starts. Target is "input", "final" or a
+// path below one of them; it need not exist. Name is a path in the working directory
+// (submission.csv), or an absolute path (/kaggle/input). The directory of an absolute name then
+// has nothing but aliases, and a program cannot create files in it; its target may also be ".",
+// the working directory.
 //
 // A program that replaces the link, such as by os.replace, no longer writes to the target.
 type Alias struct {
