@@ -229,8 +229,8 @@ func program(req *sandbox.Request, args []string, dash int) error {
 		return usagef("run: the command is empty")
 	case dash == 0:
 		req.Command = args
-	case filepath.Ext(args[0]) == ".py" || fsx.IsDir(args[0]):
-		// A directory is refused where every script is checked.
+	case filepath.Ext(args[0]) == ".py" || fsx.IsDir(args[0]) || !isFile(args[0]) && slices.Contains(scriptNames, filepath.Ext(args[0])):
+		// Where every script is checked, a directory is refused, and a file that does not exist.
 		req.Script, req.Args = args[0], args[1:]
 	default:
 		if req.Interpreter = interpreterOf(args[0]); req.Interpreter == nil {
@@ -241,6 +241,9 @@ func program(req *sandbox.Request, args []string, dash int) error {
 	return nil
 }
 
+// scriptNames are the ends of the names of scripts. Such a name is not a command of an image.
+var scriptNames = []string{".sh", ".bash", ".R", ".r", ".jl", ".js", ".pl", ".rb"}
+
 // noScriptHint is the hint for a program that is not a script. A file of this machine is
 // not in the image, so "--" alone would not help.
 func noScriptHint(args []string) string {
@@ -250,8 +253,6 @@ func noScriptHint(args []string) string {
 		return "the name of a Python script ends in .py, in small letters"
 	case isFile(name):
 		return "begin the script with #! and its interpreter, such as #!/bin/sh; or name a Python script *.py"
-	case slices.Contains([]string{".sh", ".bash", ".r", ".jl", ".js", ".pl", ".rb"}, ext):
-		return "the file does not exist"
 	}
 	quoted := make([]string, len(args))
 	for i, arg := range args {

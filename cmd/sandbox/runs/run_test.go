@@ -55,6 +55,7 @@ func TestCommandToRequest(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Mkdir("folder", 0o755))
+	write(t, "notes.txt", "notes\n")
 	tests := map[string]struct {
 		args []string
 		want string
@@ -63,7 +64,7 @@ func TestWrongUsage(t *testing.T) {
 		"nothing after --":       {[]string{"--"}, "the command is empty"},
 		"empty command":          {[]string{"--", ""}, "the command is empty"},
 		"command without --":     {[]string{"python3", "-V"}, `"python3" is not a script`},
-		"shell script":           {[]string{"run.sh"}, `"run.sh" is not a script`},
+		"text file":              {[]string{"notes.txt"}, `"notes.txt" is not a script`},
 		"env without a name":     {[]string{"-e", "=x", "a.py"}, "must be NAME=VALUE or NAME"},
 		"ulimit":                 {[]string{"--ulimit", "nofile", "a.py"}, `--ulimit "nofile": must be NAME=SOFT[:HARD]`},
 		"mount without a target": {[]string{"--mount", "a", "a.py"}, "must be SOURCE:TARGET"},
@@ -84,13 +85,18 @@ func TestWrongUsage(t *testing.T) {
 	}
 	// A file of this machine is not in the image; "--" alone would not help.
 	for name, want := range map[string]string{
-		"run.sh": "does not exist", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
+		"notes.txt": "begin the script with #!", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
 	} {
 		_, err := tryRequest(t, nil, name, "it's")
 		require.Contains(t, new(cli.App).Hints(err)[0], want)
 	}
 	// A folder is refused by the check of scripts, as a folder.
 	require.Equal(t, "folder", requestOf(t, nil, "folder").Script)
+	// So is a script that does not exist, whatever its language is.
+	require.Equal(t, "missing.sh", requestOf(t, nil, "missing.sh").Script)
+	write(t, "job", "#!/bin/sh -e\n")
+	got := requestOf(t, nil, "job", "-x", "--", "--memory")
+	require.Equal(t, sandbox.Request{Script: "job", Interpreter: []string{"/bin/sh", "-e"}, Args: []string{"-x", "--", "--memory"}, Labels: map[string]string{}}, sandbox.Request{Script: got.Script, Interpreter: got.Interpreter, Args: got.Args, Labels: got.Labels})
 }
 
 func requestOf(t *testing.T, environ []string, args ...string) sandbox.Request {

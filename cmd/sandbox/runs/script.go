@@ -108,6 +108,9 @@ func (f *runFlags) misplaced(req sandbox.Request) string {
 		return ""
 	}
 	for _, arg := range req.Args {
+		if arg == "--" {
+			break
+		}
 		word, _, _ := strings.Cut(arg, "=")
 		if name, ok := strings.CutPrefix(word, "--"); ok && name != "" && f.known(name) && !bytes.Contains(head(req.Script, mostScanned), []byte(name)) {
 			return word
