@@ -24,7 +24,7 @@ func scriptOfStdin(in io.Reader) (path string, clean func(), err error) {
 	if err != nil {
 		return "", func() {}, fmt.Errorf("reading the script from stdin: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "evalbox-script-")
+	dir, err := os.MkdirTemp("", "evalbox-stdin-")
 	if err != nil {
 		return "", func() {}, fmt.Errorf("keeping the script from stdin: %w", err)
 	}
