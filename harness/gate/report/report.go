@@ -21,6 +21,15 @@ type Input struct {
 	Manifest evidence.RunManifest
 	Tests    evidence.Tests
 	Verdict  evidence.Verdict
+	// Times are how long the gates took, by their index, for [JUnit] alone: evidence has no
+	// times.
+	Times map[int]Times
+}
+
+// Times are how long a gate and its test cases took, in seconds; 0 is not known.
+type Times struct {
+	Seconds float64
+	Cases   map[string]float64 // by ID
 }
 
 // met reports whether a gate ended as expected.
