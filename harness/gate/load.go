@@ -30,6 +30,10 @@ type Document struct {
 	Wish      string   `json:"wish,omitempty"`
 	Command   []string `json:"command,omitempty"`
 	Workspace string   `json:"workspace,omitempty"`
+	// Env, Limits and Network are those of a Command; a wish says its own.
+	Env     map[string]string `json:"env,omitempty"`
+	Limits  evidence.Caps     `json:"limits,omitzero"`
+	Network *evidence.Egress  `json:"network,omitempty"`
 	// Seal seals a wish that is not sealed on the spot.
 	Seal bool `json:"seal,omitempty"`
 	// Out is the gate directory; see [Job.OutDir].
@@ -96,10 +100,11 @@ func (h *Harness) Load(ctx context.Context, d Document) (Job, error) {
 	var err error
 	onTheSpot := d.Seal
 	if d.Command != nil {
-		if job.Lock.Wish, err = spec.FromCommand(d.Command); err != nil {
+		asked := spec.Asked{Env: d.Env, Limits: d.Limits, Network: d.Network, AllowUnobserved: d.AllowUnobserved}
+		if job.Lock.Wish, err = spec.FromCommand(d.Command, asked); err != nil {
 			return job, err
 		}
-		onTheSpot, job.Lock.Wish.AllowUnobserved = true, d.AllowUnobserved
+		onTheSpot = true
 		job.WishDir, err = filepath.Abs(d.Workspace)
 	} else {
 		err = job.read(d.Wish, d.Seal)

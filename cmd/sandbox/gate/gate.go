@@ -36,7 +36,7 @@ or NEED_INFO if a program or the image is missing.
 'sandbox replay' runs the same again and compares.`,
 		Example: `  sandbox gate run -- pytest -q
   sandbox gate seal wish.yaml
-  sandbox gate run wish.lock.json --out gate.out
+  sandbox gate run wish.lock.json --output gate.out
   sandbox gate verify gate.out`,
 	}
 	cmd.AddCommand(newSeal(a), newRun(a), newJudge(a), newVerify(a),

@@ -32,8 +32,8 @@ import (
 
 // Options say how gates run. The manifest says which ones.
 type Options struct {
-	// Request has what all containers share: User, Runtime, Transfer and Labels. The
-	// manifest has everything else.
+	// Request has what all containers share: User, Runtime, Transfer, Labels, and the addresses
+	// of names in Egress. The manifest has everything else.
 	Request sandbox.Request
 	// IO shows the output of the gates live. They have no stdin.
 	IO    sandbox.IO

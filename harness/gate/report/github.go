@@ -79,10 +79,11 @@ var (
 
 // NoCommands is a writer whose text has no workflow commands of GitHub Actions. Its runner reads
 // them from the output of every step: lines that begin with "::", and "##[" anywhere. A space
-// breaks them. Everything else passes unchanged, and at once.
+// breaks them. Everything else passes unchanged, and at once. It is safe for concurrent use.
 func NoCommands(out io.Writer) io.Writer { return &noCommands{out: out, begins: true} }
 
 type noCommands struct {
+	mu  sync.Mutex
 	out io.Writer
 	// begins says that the line has only spaces so far, and what the runner may take for them;
 	// colon that they are followed by one colon. hashes counts the # before the next byte.
@@ -91,6 +92,8 @@ type noCommands struct {
 }
 
 func (w *noCommands) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	out := make([]byte, 0, len(p)+2)
 	for _, b := range p {
 		if b == ':' && w.colon || b == '[' && w.hashes > 1 {

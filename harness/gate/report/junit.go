@@ -148,11 +148,11 @@ func gateSuite(c evidence.CommandTests, times Times) suite {
 		t.Time = seconds(times.Cases[one.ID])
 		s.Cases = append(s.Cases, t)
 	}
-	if len(c.Cases) > 0 && (met(c) || explains(c)) {
+	if len(c.Cases) > 0 && (Met(c) || explains(c)) {
 		return s
 	}
 	end := testCase{Class: fmt.Sprintf("gate %d", c.Index), Name: "command", Time: s.Time}
-	if !met(c) {
+	if !Met(c) {
 		end.Failure = &problem{Message: line(ended(c)), Type: line(cmp.Or(c.Ending, "failed")), Text: body(fmt.Sprintf("%s\nexpected was exit code %d", c.Command, c.ExpectExit))}
 	}
 	s.Cases = append(s.Cases, end)

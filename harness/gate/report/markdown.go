@@ -22,7 +22,7 @@ const (
 // page is the template of [Markdown]. All untrusted text goes through code or cell.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
-		"cell": cell, "code": code, "counts": CountsText, "ended": ended, "reason": Reason, "met": met,
+		"cell": cell, "code": code, "counts": CountsText, "ended": ended, "reason": Reason, "met": Met,
 	}).Parse(pageText))
 })
 

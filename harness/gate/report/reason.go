@@ -58,7 +58,7 @@ func Causes(v evidence.Verdict, tests evidence.Tests) (causes, consequences []ev
 
 // explains reports whether the failing tests of a gate explain its exit code.
 func explains(c evidence.CommandTests) bool {
-	return c.Ending == "exited" && c.ExitCode != nil && *c.ExitCode != 0 && !met(c) && len(Broken(c)) > 0
+	return c.Ending == "exited" && c.ExitCode != nil && *c.ExitCode != 0 && !Met(c) && len(Broken(c)) > 0
 }
 
 // endsCommand reports whether a reason is how a command ended.

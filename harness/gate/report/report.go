@@ -32,8 +32,8 @@ type Times struct {
 	Cases   map[string]float64 // by ID
 }
 
-// met reports whether a gate ended as expected.
-func met(c evidence.CommandTests) bool {
+// Met reports whether a gate ended as expected.
+func Met(c evidence.CommandTests) bool {
 	return c.Started && c.ExitCode != nil && *c.ExitCode == c.ExpectExit
 }
 
@@ -61,6 +61,9 @@ func CountsText(c evidence.Counts) string {
 		{c.Failed, "failed"}, {c.Errored, "errors"}, {c.Passed, "passed"},
 		{c.Skipped, "skipped"}, {c.XFailed, "xfailed"}, {c.XPassed, "xpassed"},
 	} {
+		if one.n == 1 {
+			one.name = strings.TrimSuffix(one.name, "s") // of errors
+		}
 		if one.n > 0 {
 			all = append(all, fmt.Sprintf("%d %s", one.n, one.name))
 		}
