@@ -103,7 +103,7 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 	if err := outside(o.OutDir, m.Workspace); o.OutDir != "" && err != nil {
 		return report, err
 	}
-	g := &run{Harness: h, m: m, recorded: rec.gates.Workspace}
+	g := &run{Harness: h, m: m, recorded: rec.gates.Workspace, recordedEntries: rec.entries}
 	defer func() { err = errors.Join(err, g.clean()) }()
 	out := o.OutDir
 	if out == "" {
@@ -221,6 +221,8 @@ type recording struct {
 	input    judge.Input
 	unfit    []Problem
 	lock     []byte
+	// entries are those of the recorded workspace; nil if they are not known.
+	entries map[string]string
 	// root is the directory of GATES.json.
 	root *os.Root
 }
@@ -259,6 +261,10 @@ func (rec *recording) read(ctx context.Context, name string) error {
 	}
 	if rec.unfit = unfit(rec.input.Check); len(rec.unfit) == 0 {
 		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, spec.MaxDocument)
+		var files evidence.Workspace
+		if evidence.Read(rec.root, evidence.WorkspaceFile, evidence.MaxDocument, &files) == nil { // it only explains
+			rec.entries = files.Entries
+		}
 	}
 	return err
 }
