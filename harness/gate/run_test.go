@@ -479,3 +479,34 @@ func TestCommit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplaySame, replayed.Outcome, "the commit is still there: %+v", replayed)
 }
+
+// TestTailAndTimes: the end of the output of a gate and the times of its tests are those of the raw
+// files.
+func TestTailAndTimes(t *testing.T) {
+	f := newFake(t)
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		g.ExitCode, g.DurationSeconds = 1, 2.5
+		g.Stdout = strings.Repeat("before\n", 100_000) + "one\n\n\x1b[31mtwo\x1b[0m\n 10%\r 20%\n" + strings.Repeat("x", 5000)
+		g.Stderr = "error: a\nerror: b\n"
+		return nil
+	}
+	o := options(t, f, oneTest)
+	report, err := o.run(t.Context())
+	require.NoError(t, err)
+	tail, err := report.Tail(1, 6)
+	require.NoError(t, err)
+	require.Len(t, tail, 6)
+	require.Equal(t, []string{"one", "two", " 20%"}, tail[:3])
+	require.Less(t, len(tail[3]), 1100)
+	require.Equal(t, []string{"error: a", "error: b"}, tail[4:])
+	tail, err = report.Tail(1, 2)
+	require.NoError(t, err)
+	require.Equal(t, "error: b", tail[1], "both streams have a part")
+	none, err := report.Tail(7, 20)
+	require.NoError(t, err)
+	require.Empty(t, none)
+
+	times := report.Times(t.Context())
+	require.InDelta(t, 2.5, times[1].Seconds, 0.001)
+	require.Equal(t, map[string]float64{"test_a.py::test_one": 0.001}, times[1].Cases)
+}

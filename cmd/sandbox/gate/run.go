@@ -224,7 +224,7 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 		if !quiet {
 			err = nil // the line says it
 		}
-	} else if !quiet && (actions || f.annotations == annotateGitHub) {
+	} else if !x.Settings.Quiet && (actions || f.annotations == annotateGitHub) {
 		defer func() { _, _ = commands.Write(report.Annotations(in, inRepository(a, made.Manifest))) }() // as lines on stderr
 	}
 	return x.Finish(code, gated{made.Verdict, made.Dir, signed}, err, lines)
