@@ -89,7 +89,7 @@ func statusLine(v evidence.Verdict) string {
 func noGate(err error) error {
 	var directory *gate.DirectoryError
 	if errors.As(err, &directory) && directory.Hint() == "" {
-		return cli.WithHint(err, "give the folder that a gate left, such as "+defaultOut)
+		return cli.WithHint(err, "name the directory of a gate, such as "+defaultOut)
 	}
 	return err
 }
