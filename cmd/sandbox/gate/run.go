@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -209,25 +210,38 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 	if key != nil && runErr == nil {
 		signErr = gate.Sign(ctx, made.Dir, key)
 	}
-	signed := key != nil && runErr == nil && signErr == nil
+	return x.present(ctx, f, made, ending{runErr, signErr, key != nil && runErr == nil && signErr == nil, actions, commands})
+}
+
+// ending is what a run of a gate comes to, beside its report.
+type ending struct {
+	runErr, signErr error
+	signed          bool
+	// actions says that this is a job of GitHub, and commands is where annotations go.
+	actions  bool
+	commands io.Writer
+}
+
+// present writes the reports of a gate, and shows how it ended.
+func (x *session) present(ctx context.Context, f gateFlags, made gate.Report, end ending) error {
 	in := report.Input{Manifest: made.Manifest, Tests: made.Tests, Verdict: made.Verdict}
 	if f.junit != "" {
 		in.Times = made.Times(ctx)
 	}
-	err = errors.Join(runErr, signErr, f.writeReports(a, in, actions))
-	code, quiet := cli.ExitCode(ended(made.Verdict.Status), err), a.IsQuiet(x.Settings)
+	err := errors.Join(end.runErr, end.signErr, f.writeReports(x.App, in, end.actions))
+	code := cli.ExitCode(ended(made.Verdict.Status), err)
 	lines := func() []string {
-		return render.Gate(made, render.GateView{Seconds: x.seconds, Signed: signed, Output: f.output(made), Hint: a.RepeatFlags}, a.Palette())
+		return render.Gate(made, render.GateView{Seconds: x.seconds, Signed: end.signed, Output: f.output(made), Hint: x.RepeatFlags}, x.Palette())
 	}
-	if only := cli.Interrupted(ctx, err); runErr != nil && len(cli.Joined(only)) == 1 && errors.As(only, new(cli.SignalError)) {
+	if only := cli.Interrupted(ctx, err); end.runErr != nil && len(cli.Joined(only)) == 1 && errors.As(only, new(cli.SignalError)) {
 		lines = func() []string { return []string{only.Error() + "; nothing was judged"} }
-		if !quiet {
+		if !x.IsQuiet(x.Settings) {
 			err = nil // the line says it
 		}
-	} else if !x.Settings.Quiet && (actions || f.annotations == annotateGitHub) {
-		defer func() { _, _ = commands.Write(report.Annotations(in, inRepository(a, made.Manifest))) }() // as lines on stderr
+	} else if !x.Settings.Quiet && (end.actions || f.annotations == annotateGitHub) {
+		defer func() { _, _ = end.commands.Write(report.Annotations(in, inRepository(x.App, made.Manifest))) }() // as lines on stderr
 	}
-	return x.Finish(code, gated{made.Verdict, made.Dir, signed}, err, lines)
+	return x.Finish(code, gated{made.Verdict, made.Dir, end.signed}, err, lines)
 }
 
 // ask puts what the flags say about a command into its document.
