@@ -314,7 +314,10 @@ func printHashes(ctx context.Context, a *cli.App, s settings.Settings, paths []s
 		}
 	}
 	if s.JSON {
-		unreadable = append(unreadable, a.PrintJSON(all))
+		unreadable = append(unreadable, a.PrintJSON(struct {
+			Schema string   `json:"schema"`
+			Hashes []hashed `json:"hashes"`
+		}{"evalbox/hashes/v1", all}))
 	}
 	return errors.Join(unreadable...)
 }
