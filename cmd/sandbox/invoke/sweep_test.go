@@ -64,12 +64,12 @@ func TestSweepSetup(t *testing.T) {
 	t.Chdir(dir)
 	class := spec.Class{Image: spec.Image{ID: "sha256:1"}, Network: "none", User: "1:1", Runtime: "runsc"}
 	f := sweepFlags{toolFlags: toolFlags{exec: "python3 t.py"}}
-	setup, err := f.setup(class, "all", map[string]string{"TOKEN": "secret", "EMPTY": ""})
+	setup, err := f.setup(class, "all", map[string]string{"TOKEN": "secret", "EMPTY": ""}, nil)
 	require.NoError(t, err)
 	for _, hash := range []string{"env.TOKEN", "env.EMPTY"} {
 		assert.Regexp(t, "^[0-9a-f]{64}$", setup[hash])
 	}
-	other, err := f.setup(class, "all", map[string]string{"TOKEN": "another"})
+	other, err := f.setup(class, "all", map[string]string{"TOKEN": "another"}, nil)
 	require.NoError(t, err)
 	assert.NotEqual(t, setup["env.TOKEN"], other["env.TOKEN"])
 	delete(setup, "env.TOKEN")
@@ -80,7 +80,7 @@ func TestSweepSetup(t *testing.T) {
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	f.root = "tool"
-	setup, err = f.setup(class, "", nil)
+	setup, err = f.setup(class, "", nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(here, "tool"), setup["root"])
 }
@@ -104,7 +104,7 @@ func TestSweepCode(t *testing.T) {
 
 func TestSweepSum(t *testing.T) {
 	report := sweep.Report{Dir: "d", Runs: []sweep.End{{Status: sweep.StatusSucceeded}, {Status: sweep.StatusMissing}}}
-	assert.Equal(t, "sweep of 2: 1 succeeded, 0 failed, 1 missing · no manifest; --resume goes on from there", render.Sweep(report))
+	assert.Equal(t, "sweep of 2: 1 succeeded, 0 failed, 1 not done · no manifest; the same command goes on from there", render.Sweep(report))
 	report.Manifest, report.Runs = "d/m", report.Runs[:1]
 	assert.Equal(t, "sweep of 1: 1 succeeded, 0 failed · d/m", render.Sweep(report))
 }
