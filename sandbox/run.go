@@ -37,12 +37,16 @@ const cleanupBudget = time.Minute
 // command that the image does not have (start_failed, 126 or 127). An error means that
 // the sandbox failed or refused. If the container had been created by then, the error
 // comes with a result that has the status start_failed or engine_lost and contains what
-// was observed.
+// was observed. A path that cannot be used, such as a script that does not exist, is a
+// [*PathError]; another field of the request is a [*policy.FieldError]; several are joined.
 //
 // When ctx ends, the program gets SIGTERM, the grace period, then SIGKILL, and the result
 // has the status canceled. If ctx ends before the start, Run only returns the error of
 // ctx. Closing [Hooks].Kill skips the grace period.
 func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*result.Result, error) {
+	if err := r.isOpen(); err != nil {
+		return nil, err
+	}
 	var o runOptions
 	for _, opt := range opts {
 		opt.apply(&o)
