@@ -57,17 +57,31 @@ func hashText(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byt
 // answers, sample, and more, which the caller adds. Script, seed and data, which may be
 // large, do not count. It refuses everything that every single run would be refused for.
 func (h *Harness) Setup(ctx context.Context, task TaskDescription, timeout time.Duration, more map[string]string) (string, error) {
-	parts, _, err := h.parts(ctx, execution{timeout: timeout}, Result{})
+	sum, _, err := h.setup(ctx, task, timeout, more)
+	return sum, err
+}
+
+// setup also returns the limits of the runs, with the setup without them.
+func (h *Harness) setup(ctx context.Context, task TaskDescription, timeout time.Duration, more map[string]string) (string, *Limits, error) {
+	x := execution{timeout: timeout}
+	var err error
+	if x.aliases, err = task.allAliases(); err != nil {
+		return "", nil, err
+	}
+	parts, _, err := h.parts(ctx, x, Result{})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	text, err := json.Marshal(task)
 	if err != nil {
-		return "", fmt.Errorf("evaluate: the task cannot be encoded: %w", err)
+		return "", nil, fmt.Errorf("evaluate: the task cannot be encoded: %w", err)
 	}
 	maps.Copy(parts.Judges, more)
 	parts.Judges["task"] = string(text)
-	return parts.key(), nil
+	sum := parts.key()
+	limits := takeLimits(&parts.Spec)
+	limits.SetupSHA256 = parts.key()
+	return sum, limits, nil
 }
 
 // seen are the digests of the files that a result depends on, by their roles.

@@ -119,6 +119,8 @@ type Job struct {
 	// Setup is the caller's mark of how the script is evaluated, such as that of
 	// [Harness.Setup]. It only goes into the result, and may be empty.
 	Setup string
+	// limits are those of Setup; nil when not known.
+	limits *Limits
 	// Workspace is the directory of the script and of final/. It is created if it is missing.
 	// One without final/ whose solution.py no evaluation has written is refused. Empty is the
 	// working directory of the task. One job at a time can use a directory: another job is
@@ -152,7 +154,7 @@ func newResult(job Job) Result {
 	sum := hashText(job.Script)
 	return Result{
 		Schema: ResultSchemaV1, Name: job.Name, CompetitionID: job.Task.CompetitionID, ScriptSHA256: sum, OriginalSHA256: sum,
-		SetupSHA256: job.Setup, Seed: job.Seed, Repetition: job.Repetition,
+		MetricDirection: job.Task.MetricDirection, BaselineValue: job.Task.BaselineValue, SetupSHA256: job.Setup, Limits: job.limits, Seed: job.Seed, Repetition: job.Repetition,
 		EvaluationResult: EvaluationResult{ExitCode: -1, Warnings: []string{}},
 	}
 }
@@ -282,11 +284,14 @@ func (h *Harness) inspect(ctx context.Context, job Job, p place, ran *result.Res
 	if h.opts.Grader == nil {
 		return res
 	}
-	res.Grading = &Grading{Failure: "the script did not end well: there is nothing to grade"}
+	res.Grading = &Grading{Failure: "the script failed"}
 	if valid {
 		res.Grading = h.grade(ctx, job, p.final(), ran)
 	}
 	res.GradedScore = res.Grading.Score
+	if res.Overstated(job.Task.MetricDirection) {
+		res.Warnings = append(res.Warnings, overstated(res))
+	}
 	return res
 }
 

@@ -32,8 +32,13 @@ type Result struct {
 	// script before any repair.
 	ScriptSHA256   string `json:"script_sha256"`
 	OriginalSHA256 string `json:"original_sha256"`
+	// MetricDirection and BaselineValue are those of the task; empty and nil when not known.
+	MetricDirection MetricDirection `json:"metric_direction,omitempty"`
+	BaselineValue   *float64        `json:"baseline_value,omitempty"`
 	// SetupSHA256 is [Job.Setup]: how the script was evaluated. Empty when not known.
 	SetupSHA256 string `json:"setup_sha256"`
+	// Limits are those of a batch; nil when not known.
+	Limits *Limits `json:"limits,omitempty"`
 	// Seed is the seed of the script; nil for none.
 	Seed *uint32 `json:"seed"`
 	// Repetition is [Job.Repetition].
@@ -77,6 +82,8 @@ type RunFacts struct {
 	ImageID string `json:"image_id"`
 	// GPUs are the devices of the run.
 	GPUs []string `json:"gpus"`
+	// OOMKilled says that the kernel killed a process of the run for memory.
+	OOMKilled bool `json:"oom_killed,omitempty"`
 	// OutputTruncated says that stdout or stderr is not complete; score and traceback are those
 	// of the complete output.
 	OutputTruncated bool `json:"output_truncated"`
@@ -169,7 +176,7 @@ func (r Result) withRun(res *result.Result) Result {
 func factsOf(res *result.Result) *RunFacts {
 	return &RunFacts{
 		ID: res.ID, Status: res.Status, Fault: res.Fault, Deadline: res.Deadline, Explanation: res.Explanation, ImageID: res.Image.ID,
-		GPUs: append([]string{}, res.Enforced.GPUs...), OutputTruncated: res.StdoutTruncated || res.StderrTruncated,
+		OOMKilled: res.OOMKilled, GPUs: append([]string{}, res.Enforced.GPUs...), OutputTruncated: res.StdoutTruncated || res.StderrTruncated,
 	}
 }
 
@@ -209,9 +216,13 @@ func (r Result) Bounded() Result {
 	return r
 }
 
-// brief returns a copy without what the script and the grader printed.
+// brief returns a copy without what the script and the grader printed. Of a traceback and of an
+// error summary the last line stays.
 func (r Result) brief() Result {
-	r.Stdout, r.Stderr, r.ErrorTraceback, r.ErrorSummary = "", "", nil, ""
+	r.Stdout, r.Stderr, r.ErrorSummary = "", "", lastLine(r.ErrorSummary)
+	if r.ErrorTraceback != nil {
+		r.ErrorTraceback = new(lastLine(*r.ErrorTraceback))
+	}
 	if r.Grading != nil {
 		grading := *r.Grading
 		grading.Traceback = nil
