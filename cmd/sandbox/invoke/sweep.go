@@ -82,7 +82,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 		return []sweep.Axis{axis}, err
 	}
 	flags.Var(cli.List(&f.axes, "NAME=V,V...", readAxis), "axis", "axis `NAME=V,V...` to sweep over; may be repeated (required)")
-	flags.Var(cli.List(&f.seeds, "N", cli.Each(readSeed)), "seeds", "seeds `N,N...` of each combination (required)")
+	flags.Var(cli.Seeds(&f.seeds, readSeed), "seeds", "seeds of each combination, such as 1,2,5-7 (required)")
 	flags.StringVar(&f.output, "output", "", "new `directory` of the sweep (required)")
 	flags.Var(cli.Optional(&f.adapter, "string", cli.Text), "adapter", "`name` of an adapter of the tool")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "do `N` runs at once")
@@ -135,7 +135,7 @@ func readJSON(text string) (value any, ok bool) {
 func readSeed(text string) (invoke.Seed, error) {
 	seed, err := invoke.ParseSeed(text)
 	if outOfRange := new(invoke.SeedRangeError); err != nil && !errors.As(err, &outOfRange) {
-		err = fmt.Errorf("%w, as in 1,2,3", err)
+		err = fmt.Errorf("%w, as in 1,2,5-7", err)
 	}
 	return seed, err
 }

@@ -40,13 +40,13 @@ func TestParseAxis(t *testing.T) {
 
 func TestSweepSeeds(t *testing.T) {
 	var seeds []invoke.Seed
-	flag := cli.List(&seeds, "N", cli.Each(readSeed))
+	flag := cli.Seeds(&seeds, readSeed)
 	require.NoError(t, flag.Set("1, -2"))
 	require.NoError(t, flag.Set("18446744073709551615"))
 	assert.Equal(t, []invoke.Seed{invoke.NewSeed(1), invoke.NewSeed(-2), invoke.NewSeed(uint64(math.MaxUint64))}, seeds)
-	require.EqualError(t, flag.Set("1,x"), `the seed "x" must be a whole number, as in 1,2,3`)
-	require.EqualError(t, flag.Set("1-5"), `the seed "1-5" must be a whole number, as in 1,2,3`)
-	require.EqualError(t, flag.Set(""), `the seed "" must be a whole number, as in 1,2,3`)
+	require.EqualError(t, flag.Set("1,x"), `the seed "x" must be a whole number, as in 1,2,5-7`)
+	require.EqualError(t, flag.Set("1-"), `the seed "1-" must be a whole number, as in 1,2,5-7`)
+	require.EqualError(t, flag.Set(""), `the seed "" must be a whole number, as in 1,2,5-7`)
 	require.EqualError(t, flag.Set("18446744073709551616"),
 		"the seed 18446744073709551616 must be between -9223372036854775808 and 18446744073709551615")
 	var seed *invoke.Seed
