@@ -184,7 +184,7 @@ func (r BatchReport) Complete(ended error) []Result {
 				why = ended.Error()
 			}
 			asked := r.asked(i)
-			asked.Failure = "not started: " + why
+			asked.Failure, asked.Why = "not started: "+why, why
 			res = &asked
 		}
 		all[i] = *res

@@ -105,9 +105,24 @@ func (h *Harness) parts(ctx context.Context, x execution, res Result) (keyParts,
 	if err != nil {
 		return parts, nil, err
 	}
+	if x.pattern != nil {
+		parts.Judges["score pattern"] = x.pattern.String()
+	}
 	parts.InputSHA256 = files[inputName].Sum
 	if grader := h.opts.Grader; grader != nil {
-		parts.Judges["grader"], parts.Judges["answers"] = hashText(string(h.grader)), files[answersName].Sum
+		if parts.Judges["grader"] = h.graderSum; h.graderSum == "" {
+			parts.Judges["grader"] = hashText(string(h.grader))
+		}
+		parts.Judges["answers"] = files[answersName].Sum
+		if grader.Image != "" {
+			planned := grader.request(h.opts.Request, "", "")
+			planned.Script, planned.Command = "", []string{"python3"}
+			plan, err := h.box.Plan(ctx, planned)
+			if err != nil {
+				return parts, nil, fmt.Errorf("grader: %w", err)
+			}
+			parts.Judges["grader image"] = plan.Class.Image.ID
+		}
 		parts.Judges["grader limits"] = fmt.Sprintf("%+v %d", grader.Limits, grader.MaxBytes)
 	}
 	if rule := h.opts.Submission; rule != nil {

@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -33,12 +34,12 @@ type Result struct {
 	ScriptSHA256   string `json:"script_sha256"`
 	OriginalSHA256 string `json:"original_sha256"`
 	// MetricDirection and BaselineValue are those of the task; empty and nil when not known.
-	MetricDirection MetricDirection `json:"metric_direction,omitempty"`
-	BaselineValue   *float64        `json:"baseline_value,omitempty"`
+	MetricDirection MetricDirection `json:"metric_direction"`
+	BaselineValue   *float64        `json:"baseline_value"`
 	// SetupSHA256 is [Job.Setup]: how the script was evaluated. Empty when not known.
 	SetupSHA256 string `json:"setup_sha256"`
 	// Limits are those of a batch; nil when not known.
-	Limits *Limits `json:"limits,omitempty"`
+	Limits *Limits `json:"limits"`
 	// Seed is the seed of the script; nil for none.
 	Seed *uint32 `json:"seed"`
 	// Repetition is [Job.Repetition].
@@ -66,6 +67,10 @@ type Result struct {
 	Cached bool `json:"cached"`
 	// Failure says what we, not the script, failed to do. Empty when there is a result.
 	Failure string `json:"failure"`
+	// Why says in one line what is wrong: why there is no score that counts, or what else a reader of
+	// the score has to know. Empty if nothing is. It may have text of the script in it, and up to 200
+	// characters.
+	Why string `json:"why"`
 
 	refused *ScriptError
 }
@@ -83,7 +88,7 @@ type RunFacts struct {
 	// GPUs are the devices of the run.
 	GPUs []string `json:"gpus"`
 	// OOMKilled says that the kernel killed a process of the run for memory.
-	OOMKilled bool `json:"oom_killed,omitempty"`
+	OOMKilled bool `json:"oom_killed"`
 	// OutputTruncated says that stdout or stderr is not complete; score and traceback are those
 	// of the complete output.
 	OutputTruncated bool `json:"output_truncated"`
@@ -191,7 +196,7 @@ const (
 // head and tail are kept, with a line between them that counts the missing bytes, and of more
 // than 100 warnings the first.
 func (r Result) Bounded() Result {
-	r.Schema = ResultSchemaV1
+	r.Schema, r.Why = ResultSchemaV1, cmp.Or(r.Why, r.why())
 	r.Run = r.Run.bounded()
 	if r.Run != nil && (len(r.Stdout) > textLimit || len(r.Stderr) > textLimit) {
 		r.Run.OutputTruncated = true
@@ -216,13 +221,9 @@ func (r Result) Bounded() Result {
 	return r
 }
 
-// brief returns a copy without what the script and the grader printed. Of a traceback and of an
-// error summary the last line stays.
+// brief returns a copy without what the script and the grader printed.
 func (r Result) brief() Result {
-	r.Stdout, r.Stderr, r.ErrorSummary = "", "", lastLine(r.ErrorSummary)
-	if r.ErrorTraceback != nil {
-		r.ErrorTraceback = new(lastLine(*r.ErrorTraceback))
-	}
+	r.Stdout, r.Stderr, r.ErrorTraceback, r.ErrorSummary = "", "", nil, ""
 	if r.Grading != nil {
 		grading := *r.Grading
 		grading.Traceback = nil

@@ -3,7 +3,6 @@ package evaluate
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,9 +41,8 @@ type ReadReport struct {
 
 // ReadOptions say how a results file is read. The zero value reads all of it.
 type ReadOptions struct {
-	// Brief leaves out the output of scripts and graders: stdout and stderr are empty, and of
-	// tracebacks and error summaries the last line is left. Memory then does not grow with the
-	// output.
+	// Brief leaves out the output of scripts and graders: stdout, stderr, tracebacks and error
+	// summaries are empty. Memory then does not grow with the output.
 	Brief bool
 }
 
@@ -91,7 +89,7 @@ func decodeLine(text []byte, opts ReadOptions) (Result, error) {
 		return decodeResult(text)
 	}
 	text, err := brief.Members(text, func(key string) bool {
-		return key != "stdout" && key != "stderr"
+		return key != "stdout" && key != "stderr" && key != "error_traceback" && key != "error_summary"
 	})
 	if err != nil {
 		return Result{}, fmt.Errorf("is no evaluation: %w", err)

@@ -173,7 +173,7 @@ func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, j
 		// A repair might have saved it.
 		res.Failure = fmt.Sprintf("canceled before the end of retry %d of %d", n, most)
 	}
-	res.OriginalSHA256, res.Repairs = original, repairs
+	res.OriginalSHA256, res.Repairs, res.Why = original, repairs, res.why()
 	return solution, res, err
 }
 

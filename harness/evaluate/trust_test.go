@@ -195,7 +195,7 @@ func TestUnusableOptionsAreToldBeforeAnythingRuns(t *testing.T) {
 		want string
 	}{
 		"no grader":       {Options{Grader: &Grader{Script: at("nope.py"), Answers: dir}}, fmt.Sprintf("grader %q: does not exist", at("nope.py"))},
-		"grader a folder": {Options{Grader: &Grader{Script: dir, Answers: dir}}, fmt.Sprintf("grader %q: is not a regular file (a folder)", dir)},
+		"grader a folder": {Options{Grader: &Grader{Script: dir, Answers: dir}}, fmt.Sprintf("grader %q: does not exist", at("grade.py"))},
 		"empty grader":    {Options{Grader: &Grader{Script: at("blank.py"), Answers: dir}}, fmt.Sprintf("grader %q: is empty", at("blank.py"))},
 		"no answers":      {Options{Grader: &Grader{Script: at("ok"), Answers: at("no")}}, fmt.Sprintf("answers %q: does not exist", at("no"))},
 		"answers a file":  {Options{Grader: &Grader{Script: at("ok"), Answers: at("ok")}}, fmt.Sprintf("answers %q: is not a folder", at("ok"))},

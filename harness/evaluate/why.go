@@ -9,10 +9,8 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// Why says in one line what is wrong with an evaluation: why it has no score that counts, or what
-// else a reader of its score has to know. It is empty when there is nothing to say. The line may
-// have text of the script in it, and up to [text.Most] characters.
-func (r Result) Why() string {
+// why is the line [Result.Why].
+func (r Result) why() string {
 	switch {
 	case r.Failure != "":
 		return text.Brief(strings.TrimPrefix(r.Failure, "not started: "))
