@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -273,6 +274,30 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 	return b.report, err
 }
 
+// Job returns the job of an entry, with its script.
+func (o BatchOptions) Job(e Entry) (Job, error) {
+	script, err := e.script()
+	return Job{Script: script, Task: o.Task, Timeout: o.Timeout, Name: e.Name, Seed: e.Seed, Workspace: e.Workspace}, err
+}
+
+// Resumption returns what [Harness.Batch] would go on with. It changes nothing; a results file that
+// does not exist is an empty one.
+func (h *Harness) Resumption(ctx context.Context, entries []Entry, opts BatchOptions) (Resumption, error) {
+	setup, limits, err := h.setup(ctx, opts.Task, opts.Timeout, opts.More)
+	if err != nil {
+		return Resumption{}, err
+	}
+	old, err := ReadResults(opts.Results, ReadOptions{Brief: true})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Resumption{}, err
+	}
+	wanted := make([]Result, len(entries))
+	for i, e := range entries {
+		wanted[i] = e.asked(opts, setup, limits)
+	}
+	return Resume(wanted, old.Results, opts.Again), nil
+}
+
 // maxPrepared bounds the containers that are created before their programs may start.
 const maxPrepared = 4
 
@@ -426,19 +451,17 @@ func (b *batch) isDisturbed(r trial.Result) bool {
 
 // one evaluates one script, of which an earlier result may be known.
 func (b *batch) one(ctx context.Context, h *Harness, e Entry, earlier *Result) (Result, error) {
-	script, err := e.script()
+	job, err := b.Job(e)
 	if err != nil {
 		res := e.asked(b.BatchOptions, b.setup, b.limits)
 		res.Failure = err.Error()
 		return res, err
 	}
-	job := Job{
-		Script: script, Task: b.Task, Timeout: b.Timeout, Name: e.Name, Seed: e.Seed, Setup: b.setup, limits: b.limits, Workspace: e.Workspace, Earlier: earlier,
-	}
+	job.Setup, job.limits, job.Earlier = b.setup, b.limits, earlier
 	if b.Debug == nil {
 		return h.Run(ctx, job)
 	}
-	_, res, err := h.repair(ctx, mlestar.NewSolution(script, mlestar.PhaseInit), job, b.Debug, b.MaxRetries)
+	_, res, err := h.repair(ctx, mlestar.NewSolution(job.Script, mlestar.PhaseInit), job, b.Debug, b.MaxRetries)
 	return res, err
 }
 

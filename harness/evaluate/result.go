@@ -1,7 +1,6 @@
 package evaluate
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -34,7 +33,7 @@ type Result struct {
 	ScriptSHA256   string `json:"script_sha256"`
 	OriginalSHA256 string `json:"original_sha256"`
 	// MetricDirection and BaselineValue are those of the task; empty and nil when not known.
-	MetricDirection MetricDirection `json:"metric_direction"`
+	MetricDirection MetricDirection `json:"metric_direction,omitzero"`
 	BaselineValue   *float64        `json:"baseline_value"`
 	// SetupSHA256 is [Job.Setup]: how the script was evaluated. Empty when not known.
 	SetupSHA256 string `json:"setup_sha256"`
@@ -196,7 +195,7 @@ const (
 // head and tail are kept, with a line between them that counts the missing bytes, and of more
 // than 100 warnings the first.
 func (r Result) Bounded() Result {
-	r.Schema, r.Why = ResultSchemaV1, cmp.Or(r.Why, r.why())
+	r.Schema, r.Why = ResultSchemaV1, r.Explain()
 	r.Run = r.Run.bounded()
 	if r.Run != nil && (len(r.Stdout) > textLimit || len(r.Stderr) > textLimit) {
 		r.Run.OutputTruncated = true

@@ -161,11 +161,19 @@ func (t TaskDescription) CheckData() error {
 	return nil
 }
 
-// LoadTask reads a task from a YAML file with the field names of DM-007. A relative data_dir is
-// relative to the file. Everything that is wrong is reported, joined: unknown keys with their
-// lines, values that break a rule, required keys that are missing, and a data directory that
-// is missing or empty (AI-11).
+// LoadTask is [ReadTask], and also reports a data directory that is missing or empty (AI-11).
 func LoadTask(path string) (TaskDescription, error) {
+	task, err := ReadTask(path)
+	if err != nil {
+		return TaskDescription{}, err
+	}
+	return task, task.CheckData()
+}
+
+// ReadTask reads a task from a YAML file with the field names of DM-007. A relative data_dir is
+// relative to the file. Everything that is wrong is reported, joined: unknown keys with their
+// lines, values that break a rule, and required keys that are missing.
+func ReadTask(path string) (TaskDescription, error) {
 	const most = 1 << 20 // a description is prose
 	content, err := fsx.Read(path, most)
 	dir := ""
@@ -182,7 +190,7 @@ func LoadTask(path string) (TaskDescription, error) {
 	if !filepath.IsAbs(task.DataDir) {
 		task.DataDir = filepath.Join(dir, task.DataDir)
 	}
-	return task, task.CheckData()
+	return task, nil
 }
 
 // ParseTask reads the text of a task file. source is its name in messages. A relative data_dir stays

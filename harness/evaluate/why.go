@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -8,6 +9,9 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 )
+
+// Explain is [Result.Why], also of a result that has not got it yet.
+func (r Result) Explain() string { return cmp.Or(r.Why, r.why()) }
 
 // why is the line [Result.Why].
 func (r Result) why() string {
