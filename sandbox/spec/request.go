@@ -27,9 +27,12 @@ type Request struct {
 	// AllowUnlocked permits an image that differs from the runner's lock (see
 	// sandbox.WithLock). The result then says that the image is not locked, and warns.
 	AllowUnlocked bool `json:"allow_unlocked,omitzero"`
-	// Script is the host path of a Python program. A copy of it is mounted read-only
-	// into the working directory, and run with python3 and Args.
+	// Script is the host path of a program. A copy of it is mounted read-only into the working
+	// directory, and run by Interpreter with Args.
 	Script string `json:"script,omitzero"`
+	// Interpreter is the command of the image that runs Script, with its flags; the default is
+	// python3.
+	Interpreter []string `json:"interpreter,omitempty"`
 	// Command is a command of the image, instead of Script. Its first word is looked up
 	// in the image's PATH. No shell is involved.
 	Command []string `json:"command,omitempty"`
