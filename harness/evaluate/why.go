@@ -30,14 +30,14 @@ func (r Result) why() string {
 		return text.Brief(r.Run.Explanation)
 	case r.IsError:
 		return ""
-	case r.Grading != nil && r.Grading.Canceled:
-		return "not graded: interrupted"
-	case r.Grading != nil && r.Grading.Failure != "":
-		return text.Brief("not graded: " + r.Grading.Failure)
 	case r.Submission != nil && r.Submission.Failure != "":
 		return text.Brief("submission not checked: " + r.Submission.Failure)
 	case r.Submission != nil && len(r.Submission.Problems) > 0:
 		return text.Brief("submission: " + r.Submission.Problems[0])
+	case r.Grading != nil && r.Grading.Canceled:
+		return "not graded: interrupted"
+	case r.Grading != nil && r.Grading.Failure != "":
+		return text.Brief("not graded: " + r.Grading.Failure)
 	case r.Overstated(r.MetricDirection):
 		return overstated(r)
 	case r.BestScore() == nil:

@@ -183,11 +183,12 @@ func (b Board) rows() (rows []row, marked []string) {
 	}
 	placed := b.Baseline == nil
 	for i, e := range b.Ranked {
+		if b.Top > 0 && i >= b.Top {
+			placed = true // it comes later
+			break
+		}
 		if score := counting(e, graded); !placed && (score == nil || evaluate.IsImprovement(*b.Baseline, *score, b.Direction)) {
 			rows, placed = append(rows, baseline), true
-		}
-		if b.Top > 0 && i >= b.Top {
-			break
 		}
 		r := row{Result: e, rank: ranks[i], overstated: e.Overstated(cmp.Or(e.MetricDirection, b.Direction))}
 		if r.overstated {

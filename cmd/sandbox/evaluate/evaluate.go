@@ -32,14 +32,15 @@ import (
 
 // fieldHints are the hints for the fields of an evaluation.
 var fieldHints = map[string]string{
-	"data_dir":   "name in the task file the directory of the data, called input, or the one that contains it",
-	"answers":    "give a directory with --answers, apart from the data of the task",
-	"sample":     "give the CSV file with the right header, rows and IDs",
-	"submission": "give the name of a file that the script leaves in ./final",
-	"cache":      "give a directory with --cache, which is made if it is missing",
-	"grader":     "give a Python script with --grader, or a directory with grade.py",
-	"alias":      "an alias is NAME=TARGET with --alias, or NAME: TARGET in the task file; a target is input, final or below",
-	"layout":     "leave the key out of the task file, or give aliases of your own",
+	"data_dir":      "name in the task file the directory of the data, called input, or the one that contains it",
+	"answers":       "give a directory with --answers, apart from the data of the task",
+	"sample":        "give the CSV file with the right header, rows and IDs",
+	"submission":    "give the name of a file that the script leaves in ./final",
+	"cache":         "give a directory with --cache, which is made if it is missing",
+	"grader":        "give a Python script with --grader, or a directory with grade.py",
+	"alias":         "an alias is NAME=TARGET with --alias, or NAME: TARGET in the task file; a target is input, final or below",
+	"score_pattern": "put the number in parentheses, as in 'accuracy: ([0-9.]+)'",
+	"layout":        "leave the key out of the task file, or give aliases of your own",
 }
 
 // evaluateFlags are the flags of `evaluate` and `batch` that are not settings.

@@ -336,6 +336,11 @@ func printLeaderboard(a *cli.App, title string, board render.Board) error {
 	}
 	board.Width = a.OutWidth()
 	header, rows, notes := board.Table()
+	for i, note := range notes {
+		if board.Width > 0 {
+			notes[i] = text.Fit(note, board.Width)
+		}
+	}
 	return errors.Join(a.PrintTable(header, rows), a.PrintAll(notes))
 }
 
