@@ -48,15 +48,15 @@ func takeLimits(s *spec.Spec) *Limits {
 	return l
 }
 
-// stands reports whether a conclusive result of a run with limits l is also one of a run with other
-// limits: none is lower, and none of those that are higher can have had a part in the end of the
-// run. The time limit had one in a run that it ended or asked to finish, the limit of the output in
+// stands reports whether a conclusive result is also one of a run with other limits: none is lower,
+// and none of those that are higher can have had a part in the end of the run. limited says that only
+// the latter is wrong. The time limit had one in a run that it ended or asked to finish, the limit of the output in
 // one that it ended. Of any other limit a program learns by an error of its own (no memory, no space
 // left), so that only a run without an error proves that it had no part.
-func (r Result) stands(other Limits) bool {
+func (r Result) stands(other Limits) (ok, limited bool) {
 	l := r.Limits
 	if l == nil || l.SetupSHA256 != other.SetupSHA256 {
-		return false
+		return false, false
 	}
 	timed, output, resources := false, false, false
 	for _, limit := range []struct {
@@ -73,19 +73,19 @@ func (r Result) stands(other Limits) bool {
 		{float64(l.DiskBytes), float64(other.DiskBytes), &resources},
 	} {
 		if limit.now < limit.before {
-			return false
+			return false, false
 		}
 		*limit.grown = *limit.grown || limit.now > limit.before
 	}
 	switch run := r.Run; {
 	case run == nil:
-		return true // it was refused by its text
+		return true, false // it was refused by its text
 	case timed && (run.Status == result.StatusTimedOut || run.Deadline != result.DeadlineNone),
 		output && run.Status == result.StatusOutputLimit,
 		resources && (!r.Valid() || run.OOMKilled):
-		return false
+		return false, true
 	}
-	return true
+	return true, false
 }
 
 // orNone is a limit of which 0 means none.
@@ -140,7 +140,8 @@ func Resume(wanted, old []Result, again func(Result) bool) Resumption {
 		r, limited := latest[sum(w.jobKey())], false
 		if w.Limits != nil && (r == nil || !r.Conclusive()) {
 			if before := lower[sum(w.limitsKey())]; before != nil {
-				if limited = !before.stands(*w.Limits); !limited {
+				var ok bool
+				if ok, limited = before.stands(*w.Limits); ok {
 					r = before
 				}
 			}

@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,7 +110,10 @@ func TestStands(t *testing.T) {
 		"another setup":                 {well, higher(func(l *Limits) { l.SetupSHA256 = "t" }), false},
 		"an older version":              {Result{Run: facts("a", result.StatusExited)}, longer, false},
 	} {
-		require.Equal(t, test.want, test.r.stands(test.now), name)
+		ok, limited := test.r.stands(test.now)
+		require.Equal(t, test.want, ok, name)
+		lower := slices.Contains([]string{"shorter", "longer and smaller", "another setup", "an older version"}, name)
+		require.Equal(t, !ok && !lower, limited, name)
 	}
 }
 

@@ -148,7 +148,9 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 func scriptPaths(args []string) ([]string, error) {
 	var paths []string
 	var errs []error
-	refuse := func(path, rule string) { errs = append(errs, &evaluate.FileError{Path: path, Rule: rule}) }
+	refuse := func(path, rule string) {
+		errs = append(errs, cli.WithHint(&evaluate.FileError{Path: path, Rule: rule}, "give the paths of Python scripts, or a directory that contains some"))
+	}
 	for _, path := range args {
 		info, err := os.Stat(path)
 		switch {
