@@ -79,7 +79,7 @@ func TestLockWorkspace(t *testing.T) {
 	require.ErrorContains(t, err, "is in use by another batch")
 	var workspace *FileError
 	require.ErrorAs(t, err, &workspace)
-	require.Contains(t, workspace.Hint(), "--workspace")
+	require.Contains(t, workspace.Hint(), "--output")
 	require.NoError(t, release())
 	release, err = LockWorkspace(dir)
 	require.NoError(t, err)
