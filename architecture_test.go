@@ -67,7 +67,7 @@ var importTable = []struct {
 	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox", "sandbox/probe", "internal/fsx", "internal/text", "internal/dockerhost"}},
 	{"sandbox/probe", []string{"result", "policy", "sandbox/spec", "sandbox", "internal/fsx", "internal/treehash"}},
 	{"harness/trial", []string{"policy", "internal/fsx", "internal/text", "internal/atend"}},
-	{"harness/evaluate", belowHarness},
+	{"harness/evaluate", append(slices.Clone(belowHarness), "configs")},
 	{"harness/contract", append(slices.Clone(belowHarness), "harness/contract/registry")},
 	{"harness/contract/registry", []string{"policy", "internal/strict", "internal/text"}},
 	{"harness/contract/adapter", []string{"result", "policy", "harness/contract", "harness/contract/registry", "harness/contract/adapter/transform", "harness/contract/adapter/driver", "harness/contract/adapter/web", "internal/fsx", "internal/strict", "internal/text"}},

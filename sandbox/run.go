@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -389,11 +390,15 @@ func (a *run) create(ctx context.Context, sources engine.Sources, until time.Tim
 // openOutput makes the files of the record that the streams are recorded in.
 func (a *run) openOutput() (err error) {
 	job := a.spec.Job
+	watch := []io.Writer{&a.score}
+	if a.io.WatchStdout != nil {
+		watch = append(watch, a.io.WatchStdout)
+	}
 	a.output, err = stream.OpenOutput(a.stage.Dir, stream.Options{
 		FileBytes: job.StreamFileBytes, CaptureStdout: int(job.CaptureStdoutBytes), CaptureStderr: int(job.CaptureStderrBytes),
 		LimitBytes: job.OutputLimitBytes, Over: func() { a.stop(outcome.StopOutputLimit) },
 		LiveStdout: a.io.Stdout, LiveStderr: a.io.Stderr,
-		WatchStdout: a.gpus.watching(0, &a.score), WatchStderr: a.gpus.watching(1, &a.traceback),
+		WatchStdout: a.gpus.watching(0, watch...), WatchStderr: a.gpus.watching(1, &a.traceback),
 		Resume: a.evidence.Recovered,
 	})
 	return err
