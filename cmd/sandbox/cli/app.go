@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -64,6 +65,20 @@ func New(streams Streams) *App {
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Screen is the terminal that the streams share, if any of them is one.
+func (a *App) Screen() *terminal.Screen {
+	return terminal.NewScreen(func() int {
+		for _, stream := range []any{a.Err, a.Out} {
+			if file, ok := stream.(*os.File); ok {
+				if columns, _, err := term.GetSize(int(file.Fd())); err == nil {
+					return columns
+				}
+			}
+		}
+		return 0
+	})
 }
 
 // Execute runs one command line, reports its error, and returns the exit code.
