@@ -49,6 +49,8 @@ type App struct {
 	Command string
 	// FieldHints are the hints of the command for fields that break a rule.
 	FieldHints map[string]string
+	// Events are those of the run.
+	Events Events
 	// Code is the exit code of a command that did its work.
 	Code int
 }
@@ -94,7 +96,11 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	if a.Code == 0 {
 		a.Code = ExitCode(nil, err)
 	}
-	a.report(Interrupted(ctx, err))
+	err = Interrupted(ctx, err)
+	if a.Events.On {
+		a.failed(err)
+	}
+	a.report(err)
 	return a.Code
 }
 
