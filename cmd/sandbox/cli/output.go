@@ -99,7 +99,12 @@ func (a *App) Present(value any, quiet bool, s settings.Settings, text func() []
 	if !s.JSON {
 		return nil
 	}
-	err := a.PrintJSON(value)
+	var err error
+	if a.Events.On {
+		err = a.Events.ended(a.Code, value)
+	} else {
+		err = a.PrintJSON(value)
+	}
 	if err != nil && !errors.Is(err, ErrReaderGone) {
 		a.Code = ExitSandbox // the caller asked for the value and did not get it
 	}

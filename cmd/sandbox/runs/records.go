@@ -16,7 +16,6 @@ import (
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
@@ -200,9 +199,9 @@ func logs(ctx context.Context, a *cli.App, s settings.Settings, id string, goOn,
 	}
 	out := a.Out
 	if a.OutTerminal && !s.Raw {
-		harmless := terminal.NewWriter(out)
-		defer harmless.Flush() //nolint:errcheck // nothing is left to do about a terminal that went away
-		out = harmless
+		screen := a.Screen()
+		defer screen.End() //nolint:errcheck // nothing is left to do about a terminal that went away
+		out = screen.Stream(out)
 	}
 	file, err := os.Open(path)
 	if err != nil {
