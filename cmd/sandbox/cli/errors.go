@@ -55,6 +55,9 @@ func Subject(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandP
 func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
+	if errors.Is(err, pflag.ErrHelp) { // of --help-all
+		return pflag.ErrHelp
+	}
 	if !errors.As(err, &invalid) {
 		return Misuse(cmd, "%s", err)
 	}

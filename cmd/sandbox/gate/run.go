@@ -76,7 +76,7 @@ not be carried out, 130 interrupted.`,
 	flags.StringVar(&f.Out, "out", defaultOut, "new or empty `directory` for the evidence")
 	flags.BoolVar(&f.Replace, "replace", false, "replace an earlier run in that directory")
 	flags.BoolVar(&f.Seal, "seal", false, "seal a wish that is not sealed, on the spot")
-	flags.StringVar(&f.mode, "mode", modeExecute, "execute, or plan: nothing may run")
+	flags.StringVar(&f.mode, "mode", modeExecute, "`how`: execute, or plan: nothing may run")
 	flags.BoolVar(&f.Offline, "offline", false, "no network, whatever the wish says")
 	flags.BoolVar(&f.Strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
 	flags.BoolVar(&f.AllowUnobserved, "allow-unobserved", false, "accept that attempts are known from the output only, for a command on an engine where they cannot be observed")

@@ -83,6 +83,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	a.SettingFlags(cmd, "json", "quiet", "raw")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
 
