@@ -58,6 +58,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	if errors.As(err, &unknown) {
 		return unknownFlag(cmd, unknown)
 	}
+	if errors.Is(err, pflag.ErrHelp) { // of --help-all
+		return pflag.ErrHelp
+	}
 	if !errors.As(err, &invalid) {
 		return Misuse(cmd, "%s", err)
 	}

@@ -24,6 +24,8 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -153,7 +155,26 @@ default.`,
 	}
 	cmd.Flags().StringVar(&tool, "tool", "python", "ID or name of a `tool` of the registry")
 	a.SettingFlags(cmd, "tool_registry")
+	completeTools(a, cmd)
 	return cmd
+}
+
+// completeTools completes --tool with the tools that may be used.
+func completeTools(a *cli.App, cmd *cobra.Command) {
+	err := cmd.RegisterFlagCompletionFunc("tool", func(*cobra.Command, []string, string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
+		if s, err := a.Settings(); err == nil {
+			tools, _ := registryOf(s) // none, if it cannot be read
+			for _, t := range tools.Tools() {
+				if t.Status != registry.Blocked {
+					found = append(found, cobra.CompletionWithDesc(t.Name, terminal.Line(text.OneLine(t.Description))))
+				}
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // the command has no such flag
+	}
 }
 
 // findTool finds a tool that may be used by its ID or its name.

@@ -97,6 +97,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.BoolVar(&f.noSummary, "no-summary", false, "leave out the last line about the run, and hints; warnings stay")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
 
