@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,9 @@ func Pin(ctx context.Context, eng Engine, cat images.Catalog, name string) (Entr
 	}
 	entry, _ := cat.Lookup(r.Name)
 	switch {
+	case r.Own:
+		e.Base, e.BaseDigest = cmp.Or(found.Config.Labels[images.LabelOwn], "own image"), noDigest
+		e.Builder.Evalbox = images.BuilderVersion
 	case !r.CatalogName:
 		e.Base, e.BaseDigest = "image "+r.Reference, digestOf(r.Digest)
 	default:
