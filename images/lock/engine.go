@@ -111,6 +111,18 @@ func Put(ctx context.Context, eng Engine, cat images.Catalog, path, name string)
 	return change, err
 }
 
+// Drop removes the entry of a name from the lock in a file, and returns the entry. The error
+// of a name without an entry is that of [Lock.Require].
+func Drop(ctx context.Context, path, name string) (dropped Entry, err error) {
+	err = Update(ctx, path, func(l Lock) (Lock, error) {
+		if dropped, err = l.Require(name); err != nil {
+			return l, err
+		}
+		return l.Without(name), nil
+	})
+	return dropped, err
+}
+
 // Settle locks an image that was just made or found, unless that would hide a change. An
 // image without an entry is locked, and so is one whose recipe in the catalog differs from
 // that of its entry, because the catalog was changed on purpose. If an entry of the same
