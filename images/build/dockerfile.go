@@ -33,7 +33,7 @@ func (m *maker) build(ctx context.Context, base string) error {
 	if m.entry.Requirements != "" || m.own.network() {
 		network = cmp.Or(m.opts.Network, "default")
 	}
-	m.progress.Line("build", m.entry.Tag()+" through "+m.entry.Dockerfile)
+	m.progress.Line("build", m.entry.Tag()+" through "+shownFile(m.entry))
 	buildCtx, ended, err := m.stopWith(ctx)
 	if err != nil {
 		return err
@@ -46,6 +46,8 @@ func (m *maker) build(ctx context.Context, base string) error {
 	switch {
 	case contextErr != nil:
 		return fmt.Errorf("build directory: %w", contextErr)
+	case err != nil && strings.Contains(err.Error(), "on network "):
+		return images.WithHint(err, "the engine's default network does not work: choose another with --build-network, such as host, or none if the build needs no network")
 	case err != nil:
 		return buildFailed(m.entry, err, log)
 	}
@@ -139,6 +141,8 @@ func (m *maker) writeContext(ctx context.Context, out io.Writer) error {
 			if err := writeDir(ctx, w, m.own.dir); err != nil {
 				return err
 			}
+			// The builder removes both files from the context before it copies from there.
+			files = append(files, contextFile{".dockerignore", ".dockerignore\n" + ownDockerfile + "\n"})
 		}
 	}
 	for _, file := range files {
@@ -151,6 +155,14 @@ func (m *maker) writeContext(ctx context.Context, out io.Writer) error {
 		}
 	}
 	return w.Close()
+}
+
+// shownFile is the name of the Dockerfile in messages.
+func shownFile(entry images.Entry) string {
+	if entry.Dockerfile == ownDockerfile {
+		return "the Dockerfile"
+	}
+	return entry.Dockerfile
 }
 
 // A contextFile is one file for the builder.
@@ -223,7 +235,7 @@ func buildFailed(entry images.Entry, err error, log *logTail) error {
 		return err
 	}
 	text := log.String()
-	err = log.failed(fmt.Sprintf("a command of %s ended with code %d", entry.Dockerfile, said.Code))
+	err = log.failed(fmt.Sprintf("a command of %s ended with code %d", shownFile(entry), said.Code))
 	switch {
 	case strings.Contains(text, "No module named pip"):
 		return images.WithHint(err, "the base has no pip: leave --base out, or build one with: sandbox image build NAME --debian python3-pip")

@@ -124,7 +124,7 @@ func (t *logTail) Write(p []byte) (int, error) {
 func (t *logTail) finishLine() {
 	line := strings.ToValidUTF8(strings.TrimSpace(string(t.part)), "�")
 	t.part = t.part[:0]
-	if line == "" {
+	if line == "" || strings.HasPrefix(line, "---> ") || strings.HasPrefix(line, "Removing intermediate container ") {
 		return
 	}
 	if info, ok := strings.CutPrefix(line, "I: "); ok && strings.HasSuffix(info, "...") {
