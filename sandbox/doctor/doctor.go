@@ -76,6 +76,12 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 	}
 	findings = append(findings, checkEngine(info)...)
 	findings = append(findings, state, checkDisk(m.StateDir, info), checkDiskLimit(m.Runner.DiskBounds()), checkLeftovers(ctx, m.Runner))
+	driver := ""
+	if m.GPU {
+		var seen []Finding
+		seen, driver = m.seeGPUs(ctx, info)
+		findings = append(findings, seen...)
+	}
 	image, spec := m.checkImage(ctx)
 	findings = append(findings, image)
 	if image.Verdict != Fail {
@@ -86,7 +92,7 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 	}
 	findings = append(findings, m.probe(ctx)...)
 	if m.GPU {
-		findings = append(findings, m.gpus(ctx, info)...)
+		findings = append(findings, m.tryGPU(ctx, info.Local && driver == ""))
 	}
 	if m.Deep {
 		findings = append(findings, m.deep(ctx, info, spec)...)

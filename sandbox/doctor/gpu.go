@@ -34,25 +34,24 @@ const (
 
 var specDirs = []string{"etc/cdi", "var/run/cdi"}
 
-// gpus reports the GPUs of this machine and of the engine, and runs a program with one.
-func (m Machine) gpus(ctx context.Context, info engine.Info) []Finding {
-	var findings []Finding
-	driver := ""
+// seeGPUs reports the GPUs of this machine and of the engine. It also returns the version of
+// the driver, empty without one.
+func (m Machine) seeGPUs(ctx context.Context, info engine.Info) (findings []Finding, driver string) {
 	if info.Local {
 		findings, driver = hostGPUs("/")
 	}
 	report, err := m.Runner.GPUs(ctx)
 	if err != nil {
-		return append(findings, failed("GPUs", err))
+		return append(findings, failed("GPUs", err)), driver
 	}
 	for _, line := range report.LookedAt {
 		check, seen, _ := strings.Cut(line, ": ")
-		findings = append(findings, Finding{Check: "GPU: " + check, Verdict: Info, Seen: seen})
+		findings = append(findings, Finding{Check: "GPU " + check, Verdict: Info, Seen: seen})
 	}
 	if devices := info.Host.GPUs.CDIDevices; len(devices) > 0 {
-		findings = append(findings, Finding{Check: "GPU: CDI devices", Verdict: Info, Seen: strings.Join(devices, ", ")})
+		findings = append(findings, Finding{Check: "GPU CDI devices", Verdict: Info, Seen: strings.Join(devices, ", ")})
 	}
-	return append(findings, m.tryGPU(ctx, info.Local && driver == ""))
+	return findings, driver
 }
 
 // hostGPUs looks at the devices, the driver and the specifications below a root directory. It
@@ -72,8 +71,8 @@ func hostGPUs(root string) (findings []Finding, driver string) {
 		}
 		findings = append(findings, f)
 	}
-	count("GPU: devices", "device", "dev/nvidia[0-9]*")
-	f := Finding{Check: "GPU: driver", Verdict: Info, Seen: "none: the NVIDIA kernel driver is not loaded"}
+	count("GPU devices", "device", "dev/nvidia[0-9]*")
+	f := Finding{Check: "GPU driver", Verdict: Info, Seen: "none: the NVIDIA kernel driver is not loaded"}
 	if file, err := os.Open(filepath.Join(root, driverVersion)); err == nil {
 		line, _ := io.ReadAll(io.LimitReader(file, maxVersion)) // an unreadable file is an empty one
 		_ = file.Close()
@@ -87,14 +86,14 @@ func hostGPUs(root string) (findings []Finding, driver string) {
 	for _, dir := range specDirs {
 		patterns = append(patterns, dir+"/*.json", dir+"/*.yaml")
 	}
-	count("GPU: CDI files", "file", patterns...)
+	count("GPU CDI files", "file", patterns...)
 	return findings, driver
 }
 
 // tryGPU runs a program with one GPU. Without a driver on the engine's machine, what the
 // engine hands out is a stand-in.
 func (m Machine) tryGPU(ctx context.Context, noDriver bool) Finding {
-	const check = "GPU: one run"
+	const check = "GPU one run"
 	req := m.program(gpuProbe)
 	req.Name, req.GPUs, req.GPUWait = "doctor", "1", 10*time.Second
 	req.Limits = policy.Limits{Timeout: 30 * time.Second, Memory: 256 * policy.MiB}
