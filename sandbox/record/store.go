@@ -296,47 +296,20 @@ func (s *Store) list(as forms, each func(*Record)) ([]Record, error) {
 // maxReaders bounds the records that are read at the same time.
 const maxReaders = 8
 
-// Get returns the record with this ID, or the only one whose ID begins so.
-func (s *Store) Get(id string) (Record, error) {
-	full, err := s.find(id)
+// Get returns the record of the run that a handle names; see [Resolve].
+func (s *Store) Get(handle string) (Record, error) {
+	id, err := s.Find(handle)
 	if err != nil {
 		return Record{}, err
 	}
-	return s.Load(full)
-}
-
-func (s *Store) find(id string) (string, error) {
-	if err := policy.CheckName("id", id); err != nil {
-		return "", err
-	}
-	entries, err := os.ReadDir(s.RunsDir())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", StateError(s.RunsDir(), "cannot be read", err)
-	}
-	var matches []string
-	for _, entry := range entries {
-		switch name := entry.Name(); {
-		case name == id:
-			return id, nil
-		case strings.HasPrefix(name, id):
-			matches = append(matches, name)
-		}
-	}
-	switch len(matches) {
-	case 0:
-		return "", fmt.Errorf("run %q: %w", id, ErrNoRecord)
-	case 1:
-		return matches[0], nil
-	}
-	return "", &policy.FieldError{Field: "id", Value: fmt.Sprintf("%q", id),
-		Rule: fmt.Sprintf("%d runs begin so, such as %s", len(matches), matches[0]),
-		Hint: "give more of the ID; see all runs with: sandbox ls"}
+	return s.Load(id)
 }
 
 // Load reads the record with exactly this ID.
 func (s *Store) Load(id string) (Record, error) { return s.load(id, wholeForms) }
 
-// forms decode the files of a record.
+// forms decode the files of a record. Without a function for the result it is not read, and the
+// state is not looked at.
 type forms struct {
 	spec   func(text []byte) (spec.Spec, error)
 	result func(text []byte) (result.Result, error)
@@ -398,6 +371,9 @@ func (s *Store) load(id string, as forms) (Record, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, fmt.Errorf("record %s: %w", id, err)
 	}
+	if as.result == nil {
+		return record, nil
+	}
 	text, err = os.ReadFile(filepath.Join(record.Dir, ResultFile))
 	switch {
 	case err == nil:
@@ -415,9 +391,9 @@ func (s *Store) load(id string, as forms) (Record, error) {
 }
 
 // Remove deletes a record with everything in it, also a damaged one. It refuses the record of
-// a running program with an [ErrRunning].
-func (s *Store) Remove(id string) error {
-	id, err := s.find(id)
+// a running program with an [ErrRunning]. The run may be named by any handle; see [Resolve].
+func (s *Store) Remove(handle string) error {
+	id, err := s.Find(handle)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func TestGetByPrefix(t *testing.T) {
 		require.Error(t, s.Remove(id), id)
 	}
 	_, err := s.Get("ab")
-	require.ErrorContains(t, err, "3 runs begin so")
+	require.ErrorContains(t, err, "matches 3 runs")
 	var field *policy.FieldError
 	require.ErrorAs(t, err, &field)
 	require.Contains(t, field.Hint, "give more of the ID")
