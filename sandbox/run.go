@@ -99,6 +99,8 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 		return nil, errors.Join(err, a.dropWaiting(ctx))
 	}
 	defer func() { a.endWork() }()
+	ctx, done := a.heed(ctx)
+	defer done()
 	a.at("staged")
 	if err := a.prepare(ctx); err != nil { // 5 prepare
 		return a.startFailed(ctx, err)

@@ -47,6 +47,10 @@ const (
 	// NetworkFile is the log of the requests of a run with a proxy.
 	NetworkFile = "network.jsonl"
 	ReserveFile = "reserve"
+	// StopFile asks the owner of the run to end it, and KillFile to end it at once; see
+	// [Store.RequestStop]. They are empty: a full disk does not keep them from being made.
+	StopFile = "stop"
+	KillFile = "kill"
 	ProgramDir  = "program"
 	EmptyInput  = "input"
 	OwnFinal    = "final"
@@ -388,6 +392,38 @@ func (s *Store) load(id string, as forms) (Record, error) {
 		record.State = note.State(time.Now())
 	}
 	return record, nil
+}
+
+// RequestStop asks the owner of a run to end it as if its caller had canceled it, with now set
+// without the grace period. It does not wait. An owner that dies first leaves the request to the
+// process that adopts the run.
+func (s *Store) RequestStop(id string, now bool) error {
+	names := []string{StopFile}
+	if now {
+		names = append(names, KillFile)
+	}
+	for _, name := range names {
+		path := filepath.Join(s.RecordDir(id), name)
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|fsx.OpenFlags, 0o600)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("run %q: %w", id, ErrNoRecord)
+		case err != nil:
+			return StateError(path, "cannot be made", err)
+		}
+		_ = file.Close() // nothing was written
+	}
+	return nil
+}
+
+// StopRequested reports whether another process asked to end a run, and whether at once.
+func (s *Store) StopRequested(id string) (stop, now bool) {
+	_, err := os.Lstat(filepath.Join(s.RecordDir(id), StopFile))
+	if stop = err == nil; stop {
+		_, err = os.Lstat(filepath.Join(s.RecordDir(id), KillFile))
+		now = err == nil
+	}
+	return stop, now
 }
 
 // Remove deletes a record with everything in it, also a damaged one. It refuses the record of
