@@ -72,7 +72,9 @@ func (e *AmbiguousError) Error() string {
 }
 
 // Hint implements the interface of errors with hints.
-func (e *AmbiguousError) Hint() string { return "give the ID of one of them, or the part after its \"-\"" }
+func (e *AmbiguousError) Hint() string {
+	return "give the ID of one of them, or the part after its \"-\""
+}
 
 // Resolve returns the ID of the run that a handle names. A handle is, in this order:
 //
@@ -113,7 +115,9 @@ func Resolve(handle string, runs []Known) (string, error) {
 		func(k Known) bool {
 			return strings.HasPrefix(k.ID, handle) || strings.HasPrefix(ShortID(k.ID), handle)
 		},
-		func(k Known) bool { return len(handle) >= minPart && ShortID(k.ID) != k.ID && strings.Contains(ShortID(k.ID), handle) },
+		func(k Known) bool {
+			return len(handle) >= minPart && ShortID(k.ID) != k.ID && strings.Contains(ShortID(k.ID), handle)
+		},
 	} {
 		switch found := with(matches); len(found) {
 		case 0:

@@ -49,12 +49,12 @@ const (
 	ReserveFile = "reserve"
 	// StopFile asks the owner of the run to end it, and KillFile to end it at once; see
 	// [Store.RequestStop]. They are empty: a full disk does not keep them from being made.
-	StopFile = "stop"
-	KillFile = "kill"
-	ProgramDir  = "program"
-	EmptyInput  = "input"
-	OwnFinal    = "final"
-	EmptyFile   = "empty"
+	StopFile   = "stop"
+	KillFile   = "kill"
+	ProgramDir = "program"
+	EmptyInput = "input"
+	OwnFinal   = "final"
+	EmptyFile  = "empty"
 	// LiveTrees are the working copies with their initial state; KeptTrees are the
 	// changes that are kept.
 	LiveTrees = "live"
@@ -473,6 +473,28 @@ func (s *Store) RecordDir(id string) string { return filepath.Join(s.RunsDir(), 
 // TreeDir returns the directory with the files that a program created or changed in the i-th
 // tree of its Spec, under their paths in the tree.
 func (s *Store) TreeDir(id string, i int) string { return KeptTree(s.RecordDir(id), i) }
+
+// Size returns the number of bytes that the record of a run takes on the disk. It looks at no more
+// than most entries, and returns how many it looked at; whole is false if there are more, or if some
+// cannot be looked at. Files of other file systems, which are mounted while the run goes on, do not
+// count.
+func (s *Store) Size(id string, most int) (bytes int64, seen int, whole bool) {
+	root, err := fsx.OpenRoot(s.RecordDir(id))
+	if err != nil {
+		return 0, 1, false
+	}
+	defer root.Close()
+	const block = 512 // of Stat_t.Blocks, whatever that of the file system is
+	err = fsx.Visit(root, func() bool { return seen < most }, func(v fsx.Visited) error {
+		seen++
+		if v.OtherDevice() {
+			return fs.SkipDir
+		}
+		bytes += v.Stat.Blocks * block
+		return nil
+	})
+	return bytes, seen, err == nil && seen < most
+}
 
 // NewID returns an ID of a run that is unique on any number of hosts and sorts by time.
 func NewID(now time.Time) string {

@@ -66,9 +66,21 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// Width is the number of columns of the terminal at stdout; 0 without a terminal.
+func (a *App) Width() int {
+	if !a.OutTerminal {
+		return 0
+	}
+	width, _, err := term.GetSize(int(a.Out.(*os.File).Fd())) //nolint:forcetypeassert // OutTerminal says so
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // Execute runs one command line, reports its error, and returns the exit code.
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
-	root.SetArgs(args)
+	root.SetArgs(relativeArgs(root, args))
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
