@@ -505,6 +505,9 @@ func (a *run) start(ctx context.Context) error {
 	a.started = time.Now()
 	a.observer.Started()
 	a.log.Debug("program started")
+	if a.hooks.Running != nil {
+		a.hooks.Running()
+	}
 	a.watch(ctx)
 	return nil
 }

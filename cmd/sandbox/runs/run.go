@@ -28,6 +28,7 @@ type runFlags struct {
 	egress                    cli.EgressFlags
 	id, name, input, final    string
 	interactive, keep, dryRun bool
+	detach                    bool
 	// dash is the number of arguments before "--", -1 without one.
 	dash int
 }
@@ -59,11 +60,12 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
   sandbox run --input data --final out --memory 8g --timeout 2h train.py
   sandbox run --json -- python3 -c 'print(1)' > result.json
   sandbox run -e SEED=7 --gpus all train.py
+  sandbox run -d train.py                         in the background
   sandbox run --dry-run train.py                  show the plan, run nothing`,
 		Args: cobra.ArbitraryArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			f.dash = cmd.ArgsLenAtDash()
-			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"))
+			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"), cli.Apart("detach", "interactive"), cli.Apart("detach", "dry-run"))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error { return run(ctx, a, s, *f, args) }),
 	}
@@ -82,6 +84,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	f.labels.Register(flags)
 	a.SettingFlags(cmd, "json", "quiet", "raw")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "run in the background: print the ID once the program runs; then see 'sandbox logs', wait and stop")
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
 	return cmd
 }
@@ -94,11 +97,21 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	if err != nil {
 		return err
 	}
-	x, err := a.Begin(ctx, s, cli.Piped)
+	view := cli.Piped
+	if f.detach {
+		if !isDetached(a) {
+			return detach(ctx, a, s)
+		}
+		view = cli.Hidden
+	}
+	x, err := a.Begin(ctx, s, view)
 	if err != nil {
 		return err
 	}
 	defer x.Close()
+	if f.detach {
+		announce(a, &x.Hooks)
+	}
 	if f.dryRun {
 		spec, err := x.Box.Plan(ctx, req)
 		if err != nil {
