@@ -57,6 +57,14 @@ func Fit(rows [][]string, width int) [][]string {
 	return fitted
 }
 
+// Cut cuts one line of harmless text to a terminal with width columns, as [Fit] does.
+func Cut(line string, width int) string {
+	if width <= 0 {
+		return line
+	}
+	return cut(line, width)
+}
+
 // cut returns at most width columns of a cell; "…" replaces the rest.
 func cut(cell string, width int) string {
 	if columnsOf(cell) <= width {

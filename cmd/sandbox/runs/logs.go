@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,9 +39,6 @@ follows stdout, and with --follow each comes as it is written.
 ` + handleHelp,
 		Example: "  sandbox logs\n  sandbox logs -f 3c4d5e\n  sandbox logs --stderr -n 20 train",
 		Args:    cobra.MaximumNArgs(1),
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.Check(cmd, cli.Wrong(f.tail != nil && *f.tail < 0, "--tail: must not be negative"))
-		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
 			return logs(ctx, a, s, handleOf(args), f)
 		}),
@@ -50,7 +46,7 @@ follows stdout, and with --follow each comes as it is written.
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on until the run ends")
 	cmd.Flags().BoolVar(&f.stdout, "stdout", false, "only its stdout")
 	cmd.Flags().BoolVar(&f.stderr, "stderr", false, "only its stderr, on stdout")
-	cmd.Flags().VarP(cli.Optional(&f.tail, "number", strconv.Atoi), "tail", "n", "only the last lines of each stream")
+	cmd.Flags().VarP(cli.Optional(&f.tail, "number", readCount), "tail", "n", "only the last lines of each stream")
 	a.SettingFlags(cmd, "raw")
 	return cli.TakesHandles(cmd)
 }

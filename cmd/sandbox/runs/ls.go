@@ -151,13 +151,12 @@ SIZE is what the record of a run takes on the disk. Outputs that went to a direc
 			_, known := orders[f.sort]
 			return cli.Check(cmd, func(cmd *cobra.Command) error { return f.check(cmd) },
 				cli.Wrong(!known, "--sort %q: must be started, duration, size or name", f.sort),
-				cli.Wrong(f.limit != nil && *f.limit < 0, "--limit: must not be negative"),
 				cli.Apart("quiet", "json"), cli.Apart("quiet", "format"), cli.Apart("format", "json"))
 		},
 		RunE: a.With(func(_ context.Context, s settings.Settings, _ []string) error { return list(a, s, f) }),
 	}
 	flags := cmd.Flags()
-	flags.VarP(cli.Optional(&f.limit, "number", strconv.Atoi), "limit", "n", "only the last of them, 0 for all (default 20 at a terminal, otherwise all)")
+	flags.VarP(cli.Optional(&f.limit, "number", readCount), "limit", "n", "only the last of them, 0 for all (default 20 at a terminal, otherwise all)")
 	f.register(cmd)
 	flags.Var(sinceFlag(&f.since), "since", "only runs that began at most this long ago, or after a time")
 	flags.StringVar(&f.sort, "sort", "started", "order by `key`: started, duration, size or name")

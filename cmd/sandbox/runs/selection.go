@@ -161,3 +161,12 @@ func sinceFlag(target *time.Time) pflag.Value {
 		return at, err
 	})
 }
+
+// readCount reads a number of runs or lines.
+func readCount(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, errors.New("must be a number, such as 20")
+	}
+	return n, nil
+}
