@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,8 +29,9 @@ const (
 	runsSchema = "evalbox/runs/v1"
 	// newest is the number of runs that a terminal shows without --limit.
 	newest = 20
-	// maxMeasured bounds the files that a list looks at to find out the sizes of records.
-	maxMeasured = 100_000
+	// maxMeasured bounds the files that are looked at to find out the sizes of a few records, and
+	// maxMeasuredLong those for a list of more than fewRuns.
+	maxMeasured, maxMeasuredLong, fewRuns = 100_000, 10_000, 100
 )
 
 // runsDocument is the JSON of `ls`.
@@ -140,7 +142,7 @@ func NewLs(a *cli.App) *cobra.Command {
 with the short form of each ID; a pipe gets all runs and whole texts.
 
 SIZE is what the record of a run takes on the disk. Outputs that went to a directory of
---final are not part of it.`,
+--final are not part of it. A long list has the sizes of its last runs; --sort size measures all.`,
 		Example: `  sandbox ls --status failed,lost --since 1h
   sandbox ls --name 'train*' --label exp=e1 -n 0
   sandbox ls --sort size
@@ -185,9 +187,8 @@ func list(a *cli.App, s settings.Settings, f lsFlags) error {
 			runs = append(runs, listed(each, c))
 		}
 	}
-	left := maxMeasured
 	if f.sort == "size" {
-		measure(store, runs, &left)
+		measure(store, runs, math.MaxInt)
 	}
 	slices.SortStableFunc(runs, orders[f.sort])
 	all := len(runs)
@@ -198,7 +199,11 @@ func list(a *cli.App, s settings.Settings, f lsFlags) error {
 		runs = runs[max(0, all-newest):]
 	}
 	if f.sort != "size" && !f.quiet {
-		measure(store, runs, &left)
+		most := maxMeasured
+		if len(runs) > fewRuns {
+			most = maxMeasuredLong
+		}
+		measure(store, runs, most)
 	}
 	err = a.Show(s, runsDocument{runsSchema, runs}, func() error {
 		switch {
@@ -220,14 +225,14 @@ func list(a *cli.App, s settings.Settings, f lsFlags) error {
 	return errors.Join(err, unreadable)
 }
 
-// measure finds out the sizes of records, the last one first. It looks at no more than left files.
-func measure(store *record.Store, runs []listedRun, left *int) {
+// measure finds out the sizes of records, the last one first. It looks at no more than most files.
+func measure(store *record.Store, runs []listedRun, most int) {
 	for i := range slices.Backward(runs) {
-		if *left <= 0 {
+		if most <= 0 {
 			return
 		}
-		size, seen, whole := store.Size(runs[i].RunID, *left)
-		if *left -= seen; whole {
+		size, seen, whole := store.Size(runs[i].RunID, most)
+		if most -= seen; whole {
 			runs[i].SizeBytes = &size
 		}
 	}

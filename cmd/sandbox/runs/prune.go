@@ -107,8 +107,7 @@ func prune(ctx context.Context, a *cli.App, s settings.Settings, f pruneFlags) e
 	records, err := store.ListBrief()
 	errs := []error{err}
 	chosen := f.prunable(records)
-	left := math.MaxInt
-	measure(store, chosen, &left)
+	measure(store, chosen, math.MaxInt)
 	document := prunedDocument{Schema: "evalbox/prune/v1", DryRun: f.dryRun, Runs: []listedRun{}}
 	if !f.dryRun && !f.force && len(chosen) > 0 && a.InTerminal && a.ErrTerminal {
 		var bytes int64
