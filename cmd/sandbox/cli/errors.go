@@ -278,6 +278,7 @@ var fieldHints = map[string]string{
 	"ulimit":         "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
 	"workspace":      "choose another with --workspace",
 	"working folder": "choose another with --workspace",
+	"alias":          "give --alias NAME=TARGET, such as --alias data=input",
 	"mount":          "give other files and folders, which a program may be shown",
 	"tree":           "give another folder, which a program may have a copy of",
 }
