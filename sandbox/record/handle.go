@@ -147,12 +147,21 @@ func backOf(handle string) int {
 func tooFar(handle string, n int) error {
 	switch handle = strings.Replace(handle, "~", "-", 1); n {
 	case 0:
-		return fmt.Errorf("run %q: %w: none is recorded yet", handle, ErrNoRecord)
+		return noneError{}
 	case 1:
 		return fmt.Errorf("run %q: %w: only 1 is recorded", handle, ErrNoRecord)
 	}
 	return fmt.Errorf("run %q: %w: only %d are recorded", handle, ErrNoRecord, n)
 }
+
+// noneError reports that there are no records at all.
+type noneError struct{}
+
+func (noneError) Error() string { return "no run is recorded yet" }
+
+func (noneError) Hint() string { return "start one with: sandbox run SCRIPT.py" }
+
+func (noneError) Is(target error) bool { return target == ErrNoRecord }
 
 // Find returns the ID of the run that a handle names; see [Resolve].
 func (s *Store) Find(handle string) (string, error) {

@@ -64,7 +64,8 @@ func TestResolve(t *testing.T) {
 		require.ErrorAs(t, err, new(*policy.FieldError), handle)
 	}
 	_, err := record.Resolve("last", nil)
-	require.EqualError(t, err, `run "last": no such run: none is recorded yet`)
+	require.ErrorIs(t, err, record.ErrNoRecord)
+	require.EqualError(t, err, "no run is recorded yet")
 }
 
 // A handle of several runs lists some of them, the newest first.
