@@ -44,6 +44,7 @@ type encoder interface{ Encode() ([]byte, error) }
 
 // PrintJSON prints a value for programs.
 func (a *App) PrintJSON(v any) error {
+	a.printed = true
 	if wire, ok := v.(encoder); ok {
 		text, err := wire.Encode()
 		if err != nil {
@@ -98,7 +99,12 @@ func (a *App) Present(value any, quiet bool, s settings.Settings, text func() []
 	if !s.JSON {
 		return nil
 	}
-	err := a.PrintJSON(value)
+	var err error
+	if a.Events.On {
+		err = a.Events.ended(a.Code, value)
+	} else {
+		err = a.PrintJSON(value)
+	}
 	if err != nil && !errors.Is(err, ErrReaderGone) {
 		a.Code = ExitSandbox // the caller asked for the value and did not get it
 	}
@@ -132,7 +138,7 @@ func (a *App) PrintAll(lines []string) error {
 // PrintTable prints rows in columns. A cell is one line. At a terminal no row is wider than that.
 // Without rows it prints nothing.
 func (a *App) PrintTable(header []string, rows [][]string) error {
-	return a.printTable(header, rows, a.Width())
+	return a.printTable(header, rows, a.OutWidth())
 }
 
 // PrintWideTable is PrintTable that cuts nothing.

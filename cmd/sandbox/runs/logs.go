@@ -13,7 +13,6 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
@@ -55,8 +54,6 @@ follows stdout, and with --follow each comes as it is written.
 type source struct {
 	file *os.File
 	out  io.Writer
-	// flush ends the output.
-	flush func() error
 }
 
 func logs(ctx context.Context, a *cli.App, s settings.Settings, handle string, f logsFlags) error {
@@ -65,18 +62,18 @@ func logs(ctx context.Context, a *cli.App, s settings.Settings, handle string, f
 		return err
 	}
 	var sources []source
+	screen := a.Screen()
 	add := func(path string, out io.Writer, isTerminal, red bool) error {
 		file, err := os.Open(path)
 		if err != nil {
 			return fmt.Errorf("run %s: opening its log: %w", each.ID, err)
 		}
-		from := source{file, out, func() error { return nil }}
+		from := source{file, out}
 		if red {
 			from.out = &painted{out: out, paint: a.Palette().Bad}
 		}
 		if isTerminal && !s.Raw {
-			harmless := terminal.NewWriter(from.out)
-			from.out, from.flush = harmless, harmless.Flush
+			from.out = screen.Stream(from.out)
 		}
 		sources = append(sources, from)
 		return nil
@@ -84,8 +81,8 @@ func logs(ctx context.Context, a *cli.App, s settings.Settings, handle string, f
 	defer func() {
 		for _, from := range sources {
 			_ = from.file.Close() // was only read
-			_ = from.flush()      // nothing is left to do about a terminal that went away
 		}
+		_ = screen.End() // nothing is left to do about a terminal that went away
 	}()
 	both := f.stdout == f.stderr
 	if both || f.stdout {

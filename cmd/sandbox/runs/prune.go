@@ -142,7 +142,7 @@ func prune(ctx context.Context, a *cli.App, s settings.Settings, f pruneFlags) e
 		for _, run := range document.Runs {
 			row := rowOf(run)
 			line := fmt.Sprintf("%s %s  %s  %s  %s", verb, row.ID, row.Started, row.Size, row.Status)
-			lines = append(lines, render.Cut(strings.TrimRight(line+"  "+row.Name, " "), a.Width()))
+			lines = append(lines, render.Cut(strings.TrimRight(line+"  "+row.Name, " "), a.OutWidth()))
 		}
 		return a.PrintAll(append(lines, fmt.Sprintf("%s %s, %s %s", verb, text.Count(len(document.Runs), "record"), freed, text.Size(document.FreedBytes))))
 	}))...)

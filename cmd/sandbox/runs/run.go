@@ -74,7 +74,8 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			f.dash = cmd.ArgsLenAtDash()
 			f.known = func(word string) bool { return cmd.Flags().Lookup(word) != nil }
-			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"), cli.Apart("detach", "interactive"), cli.Apart("detach", "dry-run"))
+			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"), cli.Apart("json", "json-lines"), cli.Apart("dry-run", "json-lines"),
+				cli.Apart("detach", "interactive"), cli.Apart("detach", "dry-run"), cli.Apart("detach", "json-lines"))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error { return run(ctx, a, s, *f, args) }),
 	}
@@ -94,6 +95,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
 	f.labels.Register(flags)
 	a.SettingFlags(cmd, "json", "quiet", "raw")
+	flags.BoolVar(&a.Events.On, "json-lines", false, "print events as JSON lines on stdout, and nothing else there: see docs/events.md")
 	flags.BoolVar(&f.noSummary, "no-summary", false, "leave out the last line about the run, and hints; warnings stay")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "run in the background: print the ID once the program runs; then see 'sandbox logs', wait and stop")
@@ -105,6 +107,7 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	a.FieldHints = map[string]string{
 		"final": "name a directory of its own with --final; without it the outputs stay in the run's record",
 	}
+	s.JSON = s.JSON || a.Events.On
 	req, clean, err := f.request(a, s, args)
 	defer clean()
 	if err != nil {
@@ -140,6 +143,9 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	}
 	if f.interactive {
 		x.IO.Stdin = a.In
+	}
+	if a.Events.On {
+		x.Follow(f.id)
 	}
 	res, runErr := x.Box.Run(ctx, req, x.IO, x.Hooks)
 	shown := x.Ended()

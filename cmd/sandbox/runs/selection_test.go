@@ -17,7 +17,9 @@ func runOf(id string, at int64, state record.State, res *result.Result) record.R
 }
 
 func TestSelection(t *testing.T) {
-	ended := func(status result.Status, code int) *result.Result { return &result.Result{Status: status, ExitCode: code} }
+	ended := func(status result.Status, code int) *result.Result {
+		return &result.Result{Status: status, ExitCode: code}
+	}
 	all := []record.Record{
 		runOf("good", 1, record.Finished, ended(result.StatusExited, 0)),
 		runOf("bad", 2, record.Finished, ended(result.StatusExited, 3)),
