@@ -100,7 +100,7 @@ func (a *App) Screen() *terminal.Screen {
 
 // Execute runs one command line, reports its error, and returns the exit code.
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
-	root.SetArgs(args)
+	root.SetArgs(relativeArgs(root, args))
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
