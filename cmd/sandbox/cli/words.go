@@ -90,12 +90,27 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 	switch {
 	case len(args) < len(names):
 		return UsageHint(argumentHint(cmd, names[len(args)]), "%s: %s is missing", Subject(cmd), strings.TrimSuffix(names[len(args)], "..."))
-	case !many && len(names) == 0:
+	case many:
+		return Misuse(cmd, "%s", err)
+	}
+	switch most := len(names) + optionalArguments(cmd); {
+	case most == 0:
 		return Misuse(cmd, "takes no argument, and %q is one", args[0])
-	case !many:
-		return Misuse(cmd, "%q is one argument too many", args[len(names)])
+	case most < len(args):
+		return Misuse(cmd, "%q is one argument too many", args[most])
 	}
 	return Misuse(cmd, "%s", err)
+}
+
+// optionalArguments is the number of arguments in the usage line of a command that can be left out.
+func optionalArguments(cmd *cobra.Command) (n int) {
+	line, _, _ := strings.Cut(cmd.Use, "\n")
+	for _, word := range strings.Fields(line)[1:] {
+		if strings.HasPrefix(word, "[") && strings.HasSuffix(word, "]") && word != "[flags]" {
+			n++
+		}
+	}
+	return n
 }
 
 // argumentNames are the names of the arguments that a command needs: the words of its usage

@@ -39,14 +39,12 @@ The files of a running program are copied as they are, if this machine has them 
 
 ` + handleHelp,
 		Example: "  sandbox cp last:model.pkl .\n  sandbox cp train: results\n  sandbox cp 1a2b: - | tar t",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 || !strings.Contains(args[0], ":") {
-				return errors.New("give RUN:PATH and DEST, such as last:model.pkl .")
-			}
-			return nil
-		},
+		Args:    cobra.ExactArgs(2),
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
-			handle, path, _ := strings.Cut(args[0], ":")
+			handle, path, ok := strings.Cut(args[0], ":")
+			if !ok {
+				return cli.UsageHint("give RUN:PATH and DEST, as in: sandbox cp last:model.pkl .", "cp: %q names no path of a run", args[0])
+			}
 			return copyFinal(ctx, a, s, handle, path, args[1])
 		}),
 	}

@@ -59,14 +59,6 @@ func handleOf(args []string) string {
 	return args[0]
 }
 
-// someRuns demands at least one run.
-func someRuns(_ *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return errors.New("which run? give an ID, a name, or last")
-	}
-	return nil
-}
-
 // find opens the records and returns that of a handle.
 func find(s settings.Settings, handle string) (*record.Store, record.Record, error) {
 	store, err := s.Store()
@@ -130,7 +122,7 @@ for. The record of a running program is refused. For records by age, number or s
 
 ` + handleHelp,
 		Example: "  sandbox rm 1a2b3c4d5e\n  sandbox rm $(sandbox ls -q --status failed)",
-		Args:    someRuns,
+		Args:    cobra.MinimumNArgs(1),
 		RunE: a.With(func(_ context.Context, s settings.Settings, handles []string) error {
 			return eachRun(s, handles, func(store *record.Store, id string) error {
 				if err := store.Remove(id); err != nil {

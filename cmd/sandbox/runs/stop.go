@@ -40,7 +40,7 @@ ended already is left as it is.
 
 ` + handleHelp,
 		Example: "  sandbox stop last\n  sandbox stop --grace 30s train\n  sandbox stop $(sandbox ls -q --status running)",
-		Args:    someRuns,
+		Args:    cobra.MinimumNArgs(1),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			f.graceGiven = cmd.Flags().Changed("grace")
 			return cli.Check(cmd, cli.Apart("kill", "grace"))
