@@ -11,6 +11,7 @@ import (
 type (
 	Request   = spec.Request
 	Mount     = spec.Mount
+	Alias     = spec.Alias
 	Tree      = spec.Tree
 	FakeClock = spec.FakeClock
 	Observe   = spec.Observe
@@ -41,6 +42,9 @@ type IO struct {
 	// recorded. A writer that blocks or fails never delays the program. Both are
 	// called from one goroutine.
 	Stdout, Stderr io.Writer
+	// WatchStdout, if not nil, gets every byte of stdout before Run returns. It must not block
+	// or fail, which would delay the program.
+	WatchStdout io.Writer
 }
 
 func (o IO) apply(all *runOptions) { all.io = o }
@@ -53,6 +57,9 @@ type Hooks struct {
 	// Started is called right before the program starts. A run that is canceled earlier
 	// never calls it.
 	Started func()
+	// Running is called once the container has accepted the program, or may have: the engine was
+	// lost before it answered.
+	Running func()
 	// Admit is called when the container is ready, and the program does not start
 	// before it returns. release, if not nil, is called once the program has ended,
 	// before its outputs are collected. So runs can be prepared and cleaned up while

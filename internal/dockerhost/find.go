@@ -193,16 +193,32 @@ func readConfig(dir string) (currentContext string, headers map[string]string, e
 	return file.CurrentContext, file.HTTPHeaders, nil
 }
 
+// Contexts returns the names of the Docker contexts of the user, without those that cannot be
+// read.
+func Contexts() []string {
+	all := []string{defaultContext}
+	if dir := configDir(os.Getenv); dir != "" {
+		names, _ := store.Names(contextsIn(dir))
+		all = append(all, names...)
+	}
+	return all
+}
+
+// contextsIn are the contexts that a directory of Docker's configuration holds.
+func contextsIn(dir string) *store.ContextStore {
+	return store.New(filepath.Join(dir, "contexts"), store.NewConfig(
+		func() any { return &map[string]any{} },
+		store.EndpointTypeGetter(docker.DockerEndpoint, func() any { return &docker.EndpointMeta{} }),
+	))
+}
+
 // fromContext returns the daemon of a context that the docker command stored.
 func fromContext(e Endpoint, dir string) (docker.Endpoint, error) {
 	refuse := func(detail string, err error) (docker.Endpoint, error) {
 		return docker.Endpoint{}, &Error{Kind: KindConfig, Address: fmt.Sprintf("context %q", e.Context),
 			Detail: detail + by(e.From), Advice: adviceContext, Err: err}
 	}
-	contexts := store.New(filepath.Join(dir, "contexts"), store.NewConfig(
-		func() any { return &map[string]any{} },
-		store.EndpointTypeGetter(docker.DockerEndpoint, func() any { return &docker.EndpointMeta{} }),
-	))
+	contexts := contextsIn(dir)
 	meta, err := contexts.GetMetadata(e.Context)
 	if errdefs.IsNotFound(err) {
 		names, _ := store.Names(contexts) // without those that cannot be read

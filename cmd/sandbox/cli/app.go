@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -48,8 +49,12 @@ type App struct {
 	Command string
 	// FieldHints are the hints of the command for fields that break a rule.
 	FieldHints map[string]string
+	// Events are those of the run.
+	Events Events
 	// Code is the exit code of a command that did its work.
 	Code int
+	// printed says that the command has printed a document.
+	printed bool
 }
 
 // New returns an App with the environment of this process.
@@ -66,9 +71,36 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// OutWidth is the width of the terminal that stdout is, in columns; 0 if it is none.
+func (a *App) OutWidth() int {
+	file, ok := a.Out.(*os.File)
+	if !ok || !a.OutTerminal {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// Screen is the terminal that the streams share, if any of them is one.
+func (a *App) Screen() *terminal.Screen {
+	return terminal.NewScreen(func() int {
+		for _, stream := range []any{a.Err, a.Out} {
+			if file, ok := stream.(*os.File); ok {
+				if columns, _, err := term.GetSize(int(file.Fd())); err == nil {
+					return columns
+				}
+			}
+		}
+		return 0
+	})
+}
+
 // Execute runs one command line, reports its error, and returns the exit code.
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
-	root.SetArgs(args)
+	root.SetArgs(relativeArgs(root, args))
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -79,7 +111,14 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	if a.Code == 0 {
 		a.Code = ExitCode(nil, err)
 	}
-	a.report(Interrupted(ctx, err))
+	err = Interrupted(ctx, err)
+	switch {
+	case a.Events.On:
+		a.failed(err)
+	case a.wantsJSON(err, args):
+		a.reportJSON(err)
+	}
+	a.report(err)
 	return a.Code
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
-	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -55,6 +54,13 @@ func Subject(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandP
 func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		return unknownFlag(cmd, unknown)
+	}
+	if errors.Is(err, pflag.ErrHelp) { // of --help-all
+		return pflag.ErrHelp
+	}
 	if !errors.As(err, &invalid) {
 		return Misuse(cmd, "%s", err)
 	}
@@ -72,6 +78,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 func UnknownOrHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
+	}
+	if word := dockerWord(cmd, args[0]); word != "" {
+		return UsageHint("use: "+word, "%s: unknown command %q", Subject(cmd), args[0])
 	}
 	cmd.SuggestionsMinimumDistance = 2 // letters that differ
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
@@ -95,11 +104,7 @@ func UsageArgs(cmd *cobra.Command) {
 			if err == nil {
 				return nil
 			}
-			if len(args) > 0 && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command") {
-				// cobra takes every argument where there can be none for a command.
-				err = fmt.Errorf("takes no argument, and %q is one", args[0])
-			}
-			return Misuse(cmd, "%s", text.OneLine(err.Error()))
+			return argumentError(cmd, args, err)
 		}
 	}
 	for _, below := range cmd.Commands() {
@@ -169,15 +174,23 @@ func (e *fileError) Hint() string {
 
 // report prints an error, one line for each problem, and hints.
 func (a *App) report(err error) {
-	for line := range strings.Lines(err.Error()) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "sandbox: ")
-		if line != "" {
-			fmt.Fprintf(a.Err, "sandbox: %s\n", terminal.Text(line))
-		}
+	for _, line := range problemLines(err) {
+		fmt.Fprintf(a.Err, "sandbox: %s\n", terminal.Text(line))
 	}
 	for _, hint := range a.Hints(err) {
 		fmt.Fprintf(a.Err, "sandbox: hint: %s\n", terminal.Text(a.RepeatFlags(hint)))
 	}
+}
+
+// problemLines are the lines of an error, one for each problem.
+func problemLines(err error) []string {
+	lines := []string{}
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "sandbox: "); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // Hints returns the hints for an error that may join several, without repetition.
@@ -243,7 +256,7 @@ var classHints = []struct {
 }{
 	{sandbox.ErrEngineUnavailable, "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"},
 	{sandbox.ErrUnenforceable, "see what is missing with: sandbox doctor"},
-	{record.ErrNoSpace, "delete old records with: sandbox rm; or choose another disk with --state-dir"},
+	{record.ErrNoSpace, "delete old records with: sandbox prune --older-than 7d; or choose another disk with --state-dir"},
 	{record.ErrNoRecord, "see all runs with: sandbox ls"},
 	{sandbox.ErrNameTaken, "choose another --id, or see whose it is with: sandbox ps"},
 	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
@@ -278,6 +291,7 @@ var fieldHints = map[string]string{
 	"ulimit":         "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
 	"workspace":      "choose another with --workspace",
 	"working folder": "choose another with --workspace",
+	"alias":          "give --alias NAME=TARGET, such as --alias data=input",
 	"mount":          "give other files and folders, which a program may be shown",
 	"tree":           "give another folder, which a program may have a copy of",
 }
@@ -290,7 +304,7 @@ func (a *App) fieldHint(field string) string {
 // Commands in a hint, up to where their global flags belong.
 var (
 	ourCommand = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|pool|doctor|config|gate|replay)\b`)
+		return regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|stop|wait|prune|gc|gpus|pool|doctor|config|gate|replay)\b`)
 	})
 	dockerCommand = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)

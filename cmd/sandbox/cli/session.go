@@ -82,7 +82,7 @@ func (x *Session) AnnounceEnd(ctx context.Context) {
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(said)
-		x.Logf("ending the program; again: at once")
+		x.Logf("stopping the program; press Ctrl-C again to kill it")
 	})
 	x.announced = func() {
 		if stop() {
@@ -184,35 +184,33 @@ func (c counted) ApplyTree(ctx context.Context, id, target string, opts tree.App
 
 // live shows the output of programs while they run.
 type live struct {
-	cursor terminal.Cursor
-	flush  []*terminal.Writer
-	// err is stderr, which the output shares with our own messages.
+	screen *terminal.Screen
+	// err is stderr for our own messages, which the output shares it with.
 	err io.Writer
 }
 
 // connect shows the program's streams, unless only the result is asked for. A pipe or a
 // file gets the bytes unchanged; a terminal gets them made harmless.
 func (a *App) connect(streams *sandbox.IO, s settings.Settings) *live {
-	l := &live{err: &locked{out: a.Err}}
+	errs := &locked{out: a.Err}
+	l := &live{screen: a.Screen()}
+	l.err = l.screen.Messages(errs)
 	if s.Quiet || s.JSON {
 		return l
 	}
 	streams.Stdout = l.show(a.Out, a.OutTerminal, s.Raw)
-	streams.Stderr = l.show(l.err, a.ErrTerminal, s.Raw)
+	streams.Stderr = l.show(errs, a.ErrTerminal, s.Raw)
 	return l
 }
 
 func (l *live) show(out io.Writer, isTerminal, raw bool) io.Writer {
-	if !isTerminal {
+	switch {
+	case !isTerminal:
 		return out
+	case raw:
+		return l.screen.Raw(out)
 	}
-	out = l.cursor.Follow(out)
-	if raw {
-		return out
-	}
-	harmless := terminal.NewWriter(out)
-	l.flush = append(l.flush, harmless)
-	return harmless
+	return l.screen.Stream(out)
 }
 
 // patience is how long a terminal may take no output once the run has ended. A stopped or
@@ -249,19 +247,7 @@ func (l *locked) Write(p []byte) (int, error) {
 
 // finish shows the rest of the output and ends an unfinished line, so that our messages
 // begin on a line of their own. It does not wait for ever.
-func (l *live) finish() error {
-	return patiently(func() error {
-		var errs []error
-		for _, w := range l.flush {
-			errs = append(errs, w.Flush())
-		}
-		if l.cursor.MidLine() {
-			_, err := io.WriteString(l.err, "\n")
-			errs = append(errs, err)
-		}
-		return errors.Join(errs...)
-	})
-}
+func (l *live) finish() error { return patiently(l.screen.End) }
 
 // waitingEvery is the least time between two messages: a busy queue changes many times in
 // a second.
