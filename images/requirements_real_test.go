@@ -223,7 +223,7 @@ func TestShippedImagesOnStandIns(t *testing.T) {
 	index := wheelIndex(t, wheels)
 	// The Python of cuda's base is conda's, in a directory of its own.
 	conda := func(w *tar.Writer) {
-		for _, dir := range []string{"opt/", "opt/conda/", "opt/conda/bin/"} {
+		for _, dir := range []string{"opt/conda/", "opt/conda/bin/"} {
 			writeTar(t, w, &tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil)
 		}
 		for _, name := range []string{"python", "python3"} {

@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -98,9 +97,9 @@ The ID of the image goes to stdout, the progress to stderr.`,
 // recipe reads the files that the flags name.
 func (f ownFlags) recipe(name string) (build.Own, error) {
 	own := build.Own{Name: name, Debian: f.debian, Base: f.base}
-	asText := func(text []byte, _ string) (string, error) {
+	asText := func(text []byte, source string) (string, error) {
 		if strings.TrimSpace(string(text)) == "" {
-			return "", errors.New("is empty")
+			return "", fmt.Errorf("%s: is empty", source)
 		}
 		return string(text), nil
 	}
