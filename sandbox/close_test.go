@@ -45,7 +45,8 @@ func TestClosed(t *testing.T) {
 func TestMissingScript(t *testing.T) {
 	r := newFakeRunner(t, enginetest.NewFake(nil))
 	_, err := r.Run(t.Context(), Request{Image: "debian", Script: "none.py"})
-	require.IsType(t, &PathError{}, err)
+	_, ok := err.(*PathError) //nolint:errorlint // the type itself is the promise
+	require.True(t, ok, "%T", err)
 	require.EqualError(t, err, `script "none.py": does not exist`)
 }
 

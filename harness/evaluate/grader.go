@@ -181,7 +181,7 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	if err := stage(ctx, grader, input, final, ran.Outputs); err != nil {
 		return nil, err
 	}
-	req, err := grader.request(h.opts.Request, input, job.Name), error(nil)
+	req := grader.request(h.opts.Request, input, job.Name)
 	if h.graderSum == "" {
 		// The program that was hashed runs, whatever its file contains now.
 		req.Script = filepath.Join(program, filepath.Base(grader.Script))

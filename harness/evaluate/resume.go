@@ -139,12 +139,7 @@ func Resume(wanted, old []Result, again func(Result) bool) Resumption {
 	for i, w := range wanted {
 		r, limited := latest[sum(w.jobKey())], false
 		if w.Limits != nil && (r == nil || !r.Conclusive()) {
-			if before := lower[sum(w.limitsKey())]; before != nil {
-				var ok bool
-				if ok, limited = before.stands(*w.Limits); ok {
-					r = before
-				}
-			}
+			r, limited = underLowerLimits(lower[sum(w.limitsKey())], r, *w.Limits)
 		}
 		switch {
 		case r != nil && r.Conclusive() && again != nil && again(*r):
@@ -166,6 +161,19 @@ func Resume(wanted, old []Result, again func(Result) bool) Resumption {
 		}
 	}
 	return left
+}
+
+// underLowerLimits is the result that counts for a script with these limits: before, which is of
+// lower ones or nil, if it stands, and otherwise r. limited says that a limit ended before.
+func underLowerLimits(before, r *Result, limits Limits) (counts *Result, limited bool) {
+	if before == nil {
+		return r, false
+	}
+	stands, limited := before.stands(limits)
+	if stands {
+		return before, limited
+	}
+	return r, limited
 }
 
 // limitsKey is [Result.jobKey] without the limits. They must not be nil.

@@ -104,11 +104,12 @@ func patchedByDebian(version string) bool {
 	return update != nil && !older(update[1:], []int{1})
 }
 
+// older reports whether a version is lower. Numbers that only one of the two has do not count.
 func older(version []string, than []int) bool {
-	for i, text := range version {
-		n, err := strconv.Atoi(text)
-		if err != nil || n != than[i] {
-			return err == nil && n < than[i]
+	for i, limit := range than[:min(len(version), len(than))] {
+		n, err := strconv.Atoi(version[i])
+		if err != nil || n != limit {
+			return err == nil && n < limit
 		}
 	}
 	return false

@@ -30,7 +30,6 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, checkRequest(req, pol, host)...)
 	errs = append(errs, checkOverlap(layout))
 	errs = append(errs, policy.CheckEnv(req.Env)...)
-
 	secrets, secretErrs := planSecrets(req)
 	errs = append(errs, secretErrs...)
 
@@ -91,14 +90,12 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 				{Target: spec.TmpDir, SizeBytes: int64(limits.Tmp), Inodes: tmpfsInodes},
 				{Target: spec.WorkDir, SizeBytes: int64(limits.Scratch), Inodes: tmpfsInodes},
 			}, linkDirs...),
-			Binds: append(binds, mounts.binds...),
-			Masks: mounts.masks,
-			Env:   baseEnv(limits.CPUs, gpus),
-			Log:   spec.BoundedLog(),
-			GPUs:  gpus,
-
-			Transfer: transfer,
-			Preload:  preload,
+			Binds:    append(binds, mounts.binds...),
+			Masks:    mounts.masks,
+			Env:      baseEnv(limits.CPUs, gpus),
+			Log:      spec.BoundedLog(),
+			GPUs:     gpus,
+			Transfer: transfer, Preload: preload,
 		},
 		Job: spec.Job{
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),

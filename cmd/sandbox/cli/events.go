@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -132,7 +133,7 @@ type eventStream struct {
 func (s *eventStream) Write(p []byte) (int, error) {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
-	text := append(s.rest, p...)
+	text := slices.Concat(s.rest, p)
 	for len(text) > 0 {
 		n := whole(text[:min(len(text), maxEventOutput)])
 		if n == 0 {

@@ -43,7 +43,7 @@ func seedRange(part string) ([]string, error) {
 	first, err := strconv.ParseUint(from, 10, 64)
 	last, lastErr := strconv.ParseUint(to, 10, 64)
 	switch {
-	case errors.Join(err, lastErr) != nil:
+	case err != nil || lastErr != nil: // not a range, or not a number: the reader of the seed judges it
 		return []string{part}, nil
 	case last < first:
 		return nil, fmt.Errorf("%q: a range begins with its smallest number: %d-%d", part, last, first)

@@ -114,15 +114,13 @@ func execute(ctx context.Context, a *cli.App, s settings.Settings, f execFlags) 
 func (f execFlags) carryOut(ctx context.Context, a *cli.App, s settings.Settings, job contract.Job) error {
 	job.Approver = f.approver
 	options, err := f.options(s)
+	if err == nil && f.approval != "" {
+		var approval contract.Approval
+		approval, err = cli.ReadFile(approvalFile, f.approval, contract.ParseApproval)
+		job.Approval = &approval
+	}
 	if err != nil {
 		return err
-	}
-	if f.approval != "" {
-		approval, err := cli.ReadFile(approvalFile, f.approval, contract.ParseApproval)
-		if err != nil {
-			return err
-		}
-		job.Approval = &approval
 	}
 	view := cli.Piped
 	if f.dryRun {
@@ -168,12 +166,16 @@ func (f execFlags) carryOut(ctx context.Context, a *cli.App, s settings.Settings
 		err = errors.Join(err, printValue(a, o.Call.Value))
 	}
 	return errors.Join(a.Present(o, quiet, s, func() []string {
-		lines := outcomeLines(a, o, f, options.Root)
-		if s.JSON && !o.Success && o.ExitCode != nil && *o.ExitCode == 0 {
-			lines = append(lines, "hint: success in the outcome says whether the contract was met; exit is about the exit code alone")
-		}
-		return lines
+		return append(outcomeLines(a, o, f, options.Root), exitHint(s, o)...)
 	}), err)
+}
+
+// exitHint is a hint for programs whose contract was not met although the exit code is 0.
+func exitHint(s settings.Settings, o contract.Outcome) []string {
+	if !s.JSON || o.Success || o.ExitCode == nil || *o.ExitCode != 0 {
+		return nil
+	}
+	return []string{"hint: success in the outcome says whether the contract was met; exit is about the exit code alone"}
 }
 
 // printValue prints the value of a call: a text as it is, anything else as JSON. In a terminal

@@ -151,7 +151,7 @@ SIZE is what the record of a run takes on the disk. Outputs that went to a direc
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			_, known := orders[f.sort]
-			return cli.Check(cmd, func(cmd *cobra.Command) error { return f.check(cmd) },
+			return cli.Check(cmd, f.check,
 				cli.Wrong(!known, "--sort %q: must be started, duration, size or name", f.sort),
 				cli.Apart("quiet", "json"), cli.Apart("quiet", "format"), cli.Apart("format", "json"))
 		},

@@ -58,7 +58,7 @@ terminal the command asks first.`,
 			for _, name := range []string{"older-than", "keep-last", "status", "name", "label"} {
 				chosen = chosen || cmd.Flags().Changed(name)
 			}
-			return cli.Check(cmd, func(cmd *cobra.Command) error { return f.check(cmd) },
+			return cli.Check(cmd, f.check,
 				cli.Wrong(!chosen, "which runs? give --older-than, --keep-last, --status, --name or --label"))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return prune(ctx, a, s, f) }),

@@ -17,7 +17,9 @@ func TestNumbers(t *testing.T) {
 	for i := range maxNumbers {
 		list[string(rune('0'+i))] = i
 	}
-	many["list"], _ = json.Marshal(list)
+	text, err := json.Marshal(list)
+	require.NoError(t, err)
+	many["list"] = text
 	require.Empty(t, manifestNumbers(many))
 }
 
