@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -40,10 +39,10 @@ func Seeds[T any](target *[]T, read func(number string) (T, error)) pflag.Value 
 // seedRange returns the numbers of a range such as 5-7. Any other text is returned as it is.
 func seedRange(part string) ([]string, error) {
 	from, to, _ := strings.Cut(part, "-")
-	first, err := strconv.ParseUint(from, 10, 64)
-	last, lastErr := strconv.ParseUint(to, 10, 64)
+	first, isFirst := wholeNumber(from)
+	last, isLast := wholeNumber(to)
 	switch {
-	case err != nil || lastErr != nil: // not a range, or not a number: the reader of the seed judges it
+	case !isFirst || !isLast: // the reader of one seed judges it
 		return []string{part}, nil
 	case last < first:
 		return nil, fmt.Errorf("%q: a range begins with its smallest number: %d-%d", part, last, first)
@@ -57,4 +56,9 @@ func seedRange(part string) ([]string, error) {
 		}
 	}
 	return numbers, nil
+}
+
+func wholeNumber(text string) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, err == nil
 }

@@ -17,9 +17,9 @@ func TestNumbers(t *testing.T) {
 	for i := range maxNumbers {
 		list[string(rune('0'+i))] = i
 	}
-	text, err := json.Marshal(list)
+	var err error
+	many["list"], err = json.Marshal(list)
 	require.NoError(t, err)
-	many["list"] = text
 	require.Empty(t, manifestNumbers(many))
 }
 
