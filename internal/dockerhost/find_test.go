@@ -131,7 +131,7 @@ func TestFindRefuses(t *testing.T) {
 			`context "nosuch": does not exist; there are default, blind, lab, naked, near (from DOCKER_CONTEXT)`},
 		"broken context": {halfContext, nil, Address{Context: "lab"}, KindConfig, `context "lab": `},
 		"no TLS": {contexts, env{"DOCKER_HOST": "tcp://10.9.8.7:2375"}, Address{}, KindInsecure,
-			"tcp://10.9.8.7:2375: would be reached without TLS, and whoever is on the way would control its machine (from DOCKER_HOST)"},
+			"tcp://10.9.8.7:2375: would be reached without TLS, and anyone on the way could control its machine (from DOCKER_HOST)"},
 		"no TLS by name":       {contexts, nil, Address{Host: "tcp://lab.example.com:2375"}, KindInsecure, "without TLS"},
 		"a name like loopback": {contexts, nil, Address{Host: "tcp://127.0.0.1.example.com:2375"}, KindInsecure, "without TLS"},
 		"all addresses":        {contexts, nil, Address{Host: "tcp://0.0.0.0:2375"}, KindInsecure, "without TLS"},

@@ -41,8 +41,8 @@ func NewExec(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec CONTRACT.yaml",
 		Short: "Carry out a code execution contract",
-		Long: `Carry out a code execution contract: a document that says what a tool is run with,
-what it may do and what it must give. It is checked, resolved against the files of
+		Long: `Carry out a code execution contract: a YAML file that declares a tool's command, its
+permissions and the output it must produce. It is checked, resolved against the files of
 this machine, run in a fresh container with its limits, and compared with its
 expectations. The outcome is a document too, in the record of the run. Its member
 success says whether the contract was met; exit is about the exit code alone.

@@ -30,5 +30,5 @@ func ExampleConnect() {
 	fmt.Println(err)
 	// Output:
 	// true <nil>
-	// container engine unavailable: tcp://lab.example.com:2375: would be reached without TLS, and whoever is on the way would control its machine
+	// container engine unavailable: tcp://lab.example.com:2375: would be reached without TLS, and anyone on the way could control its machine
 }
