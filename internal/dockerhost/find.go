@@ -135,7 +135,7 @@ func protected(e Endpoint, allow bool) (Endpoint, error) {
 		e.Warning = fmt.Sprintf("the engine at %s is reached %s: anybody on the way controls its machine, and every result", e.Host, how)
 	default:
 		return Endpoint{}, &Error{Kind: KindInsecure, Address: e.Host, Advice: AdviceInsecure,
-			Detail: fmt.Sprintf("would be reached %s, and whoever is on the way would control its machine%s", how, by(e.From))}
+			Detail: fmt.Sprintf("would be reached %s, and anyone on the way could control its machine%s", how, by(e.From))}
 	}
 	return e, nil
 }
