@@ -130,5 +130,11 @@ in ./input and leaves what it wants to keep in ./final.`,
 	})
 	root.InitDefaultCompletionCmd()
 	cli.UsageArgs(root)
+	a.Complete(root, map[string]cobra.CompletionFunc{
+		"show": a.CompleteRun, "logs": a.CompleteRun, "rm": a.CompleteRuns, "adopt": a.CompleteRun,
+		"image ensure": a.CompleteImages, "image build": a.CompleteImages, "image lock": a.CompleteImages,
+		"image verify": a.CompleteImages, "image inspect": a.CompleteImages, "image pull": a.CompleteImages,
+		"contract new --tool": contract.CompleteTools(a), "adapter list --tool": contract.CompleteTools(a),
+	})
 	return root
 }

@@ -193,16 +193,31 @@ func readConfig(dir string) (currentContext string, headers map[string]string, e
 	return file.CurrentContext, file.HTTPHeaders, nil
 }
 
+// contextsIn are the contexts that the docker command stored in its directory.
+func contextsIn(dir string) *store.ContextStore {
+	return store.New(filepath.Join(dir, "contexts"), store.NewConfig(
+		func() any { return &map[string]any{} },
+		store.EndpointTypeGetter(docker.DockerEndpoint, func() any { return &docker.EndpointMeta{} }),
+	))
+}
+
+// Contexts are the names of the contexts of the docker command that can be read.
+func Contexts() []string {
+	names := []string{defaultContext}
+	if dir := configDir(os.Getenv); dir != "" {
+		more, _ := store.Names(contextsIn(dir)) // without those that cannot be read
+		names = append(names, more...)
+	}
+	return names
+}
+
 // fromContext returns the daemon of a context that the docker command stored.
 func fromContext(e Endpoint, dir string) (docker.Endpoint, error) {
 	refuse := func(detail string, err error) (docker.Endpoint, error) {
 		return docker.Endpoint{}, &Error{Kind: KindConfig, Address: fmt.Sprintf("context %q", e.Context),
 			Detail: detail + by(e.From), Advice: adviceContext, Err: err}
 	}
-	contexts := store.New(filepath.Join(dir, "contexts"), store.NewConfig(
-		func() any { return &map[string]any{} },
-		store.EndpointTypeGetter(docker.DockerEndpoint, func() any { return &docker.EndpointMeta{} }),
-	))
+	contexts := contextsIn(dir)
 	meta, err := contexts.GetMetadata(e.Context)
 	if errdefs.IsNotFound(err) {
 		names, _ := store.Names(contexts) // without those that cannot be read

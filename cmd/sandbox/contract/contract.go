@@ -24,6 +24,7 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -100,6 +101,26 @@ func registryOf(s settings.Settings) (registry.Registry, error) {
 		return registry.Parse(configs.Tools(), "tools.yaml")
 	}
 	return cli.ReadFile(registryFile, s.ToolRegistry, registry.Parse)
+}
+
+// CompleteTools completes the IDs of the tools of the registry.
+func CompleteTools(a *cli.App) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		const how = cobra.ShellCompDirectiveNoFileComp
+		s, err := a.Settings()
+		if err != nil {
+			return nil, how
+		}
+		tools, err := registryOf(s)
+		if err != nil {
+			return nil, how
+		}
+		var all []cobra.Completion
+		for _, tool := range tools.Tools() {
+			all = append(all, cobra.CompletionWithDesc(tool.ID, terminal.Line(tool.Name+": "+tool.Description)))
+		}
+		return all, how
+	}
 }
 
 // withTools runs a command that only needs the registry.
