@@ -18,7 +18,6 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
-	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -54,7 +53,14 @@ func Subject(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandP
 // read the flag are left out.
 func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
+	var unknown *pflag.NotExistError
 	var number *strconv.NumError
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		return unknownCommand(cmd, words[0]) // rather than one of its flags
+	}
+	if errors.As(err, &unknown) {
+		return unknownFlag(cmd, unknown)
+	}
 	if !errors.As(err, &invalid) {
 		return Misuse(cmd, "%s", err)
 	}
@@ -73,11 +79,7 @@ func UnknownOrHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	cmd.SuggestionsMinimumDistance = 2 // letters that differ
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return UsageHint("did you mean "+strings.Join(near, " or ")+"?", "%s: unknown command %q", Subject(cmd), args[0])
-	}
-	return Misuse(cmd, "unknown command %q", args[0])
+	return unknownCommand(cmd, args[0])
 }
 
 // UsageArgs makes every complaint about the number of arguments, of a command and of those
@@ -91,15 +93,10 @@ func UsageArgs(cmd *cobra.Command) {
 	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err == nil {
-				return nil
+			if err := check(cmd, args); err != nil {
+				return wrongArguments(cmd, args, err)
 			}
-			if len(args) > 0 && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command") {
-				// cobra takes every argument where there can be none for a command.
-				err = fmt.Errorf("takes no argument, and %q is one", args[0])
-			}
-			return Misuse(cmd, "%s", text.OneLine(err.Error()))
+			return nil
 		}
 	}
 	for _, below := range cmd.Commands() {
