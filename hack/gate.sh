@@ -47,5 +47,5 @@ toolchain:
 YAML
 
 "$SANDBOX" gate seal "$WISH" -o gate.wish.lock.json
-"$SANDBOX" gate run gate.wish.lock.json --offline --out "$CACHE/out" --replace --junit "$CACHE/junit.xml" --summary "$CACHE/summary.md"
+"$SANDBOX" gate run gate.wish.lock.json --offline --output "$CACHE/out" --replace --junit "$CACHE/junit.xml" --summary "$CACHE/summary.md"
 "$SANDBOX" gate verify "$CACHE/out"

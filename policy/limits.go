@@ -221,14 +221,19 @@ func (b bounded[L, T]) lower(limits, asked, ceiling *L) {
 }
 
 func (b bounded[L, T]) check(name string, limits *L) error {
-	switch value := *b.of(limits); {
-	case value >= b.low && (b.high == 0 || value <= b.high): // NaN is not
+	value := *b.of(limits)
+	if value >= b.low && (b.high == 0 || value <= b.high) { // NaN is not
 		return nil
-	case b.high == 0:
-		return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("must be at least %v", b.low)}
-	default:
-		return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: fmt.Sprintf("must be between %v and %v", b.low, b.high)}
 	}
+	rule := fmt.Sprintf("must be between %v and %v", b.low, b.high)
+	if b.high == 0 {
+		rule = fmt.Sprintf("must be at least %v", b.low)
+	}
+	hint := ""
+	if n, ok := any(value).(Size); ok && n > 0 && n < KiB {
+		hint = fmt.Sprintf("%d means %d bytes: did you mean %dm or %dg?", n, n, n, n)
+	}
+	return &FieldError{Field: name, Value: fmt.Sprint(value), Rule: rule, Hint: hint}
 }
 
 func (b bounded[L, T]) below(name string, limits, ceiling *L) error {

@@ -133,6 +133,9 @@ type Result struct {
 	Outputs []Output `json:"outputs"`
 	// OutputsSkipped are the other entries of ./final, with the reason.
 	OutputsSkipped []SkippedOutput `json:"outputs_skipped"`
+	// Vanished are the files that the program left in its working directory, which ended with
+	// the container; nil if there were none, or if that is not known.
+	Vanished *Vanished `json:"vanished,omitempty"`
 	// Trees are the directories that the program could change, with its changes.
 	Trees []Tree `json:"trees"`
 	// Warnings are sentences for a careful reader.
@@ -300,6 +303,18 @@ type Preload struct {
 	// started as without them, and Reason says why.
 	Used   bool   `json:"used"`
 	Reason string `json:"reason"`
+}
+
+// Vanished are regular files that a program wrote to its working directory, and not to ./final.
+// Names that begin with a dot and directories named __pycache__ do not count.
+type Vanished struct {
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// Complete is false if there may have been more files.
+	Complete bool `json:"complete"`
+	// Names are the paths of at most 5 of them, the largest first. A name that is not clean
+	// UTF-8 text is escaped.
+	Names []string `json:"names"`
 }
 
 // Network is the use that a program made of the proxy of its run (CX-04).

@@ -11,6 +11,7 @@ import (
 type (
 	Request   = spec.Request
 	Mount     = spec.Mount
+	Alias     = spec.Alias
 	Tree      = spec.Tree
 	FakeClock = spec.FakeClock
 	Observe   = spec.Observe

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/collect"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -75,8 +77,45 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 	for _, warning := range slices.Concat(v.Warnings, a.score.Warnings()) {
 		a.warn.add("%s", warning)
 	}
+	if v := vanished(end.Left); v != nil {
+		res.Vanished = v
+		a.warn.add("%s", vanishedText(*v))
+	}
 	res.Warnings = a.warn.sorted()
 	return res
+}
+
+// vanished turns what init saw into the form of a result.
+func vanished(left *wire.Left) *result.Vanished {
+	if left == nil || left.Files == 0 {
+		return nil
+	}
+	v := &result.Vanished{Files: left.Files, Bytes: left.Bytes, Complete: left.Complete, Names: []string{}}
+	for _, name := range left.Names {
+		shown, _ := collect.EncodePath(name)
+		v.Names = append(v.Names, shown)
+	}
+	return v
+}
+
+// vanishedText is the warning of files that are gone.
+func vanishedText(v result.Vanished) string {
+	count, was := text.Count(v.Files, "file"), " was written to the working directory and is gone"
+	if v.Files > 1 {
+		was = " were written to the working directory and are gone"
+	}
+	if !v.Complete {
+		count = "at least " + count
+	}
+	names := make([]string, len(v.Names))
+	for i, name := range v.Names {
+		names[i] = text.Short(name, 100)
+	}
+	list := text.List(names)
+	if more := v.Files - int64(len(names)); more > 0 {
+		list = strings.TrimPrefix(fmt.Sprintf("%s and %d more", list, more), " and ")
+	}
+	return fmt.Sprintf("%s (%s)%s: %s; only ./final is kept", count, text.Size(v.Bytes), was, list)
 }
 
 // preloaded says whether the program ran in the interpreter that waited for it, and warns if it did

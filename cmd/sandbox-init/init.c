@@ -521,11 +521,16 @@ static void launch(void)
 {
 	int failures[2], in[2] = {-1, -1};
 	enum stage stage = ST_RELAY;
+	u32 detail = 0;
 	long r = job.relay_path ? relay_open(&job) : 0;
 
 	if (r >= 0 && relay_polls()) {
 		polls = map(sizeof first_polls + relay_polls() * sizeof *polls);
 		r = polls ? 0 : -ENOMEM;
+	}
+	if (r >= 0) {
+		stage = ST_ALIAS;
+		r = scratch_open(&job, &detail);
 	}
 	if (r >= 0 && hand_over()) {
 		sys2(munmap, input.payload, input.length);
@@ -546,7 +551,7 @@ static void launch(void)
 		r = sys5(clone, SIGCHLD, 0, 0, 0, 0);
 	}
 	if (r < 0) {
-		program.failure = (struct failure){stage, (u32)-r, 0};
+		program.failure = (struct failure){stage, (u32)-r, detail};
 		over(0);
 		return;
 	}
@@ -633,6 +638,8 @@ static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
 		put(b, waiter.reason, waiter.length);
 		field_end(b, at);
 	}
+	if (how != NOT_STARTED)
+		put_scratch(b);
 	put(b, counters_before.p, counters_before.n);
 	frame_end(b);
 }

@@ -29,7 +29,7 @@ enum frame_type { READY = 1, ACCEPTED, REPORT, REFUSED, WAITING, JOB = 16, INPUT
 
 enum refusal { NOT_A_JOB = 1, TOO_LONG, MALFORMED, UNKNOWN_FIELD, DOUBLED, MISSING, BAD_VALUE };
 
-enum stage { ST_STDIN = 1, ST_RLIMIT, ST_CHDIR, ST_FILTER, ST_RELAY, ST_EXEC, ST_OOM_SCORE, ST_FORK };
+enum stage { ST_STDIN = 1, ST_RLIMIT, ST_CHDIR, ST_FILTER, ST_RELAY, ST_EXEC, ST_OOM_SCORE, ST_FORK, ST_ALIAS };
 
 enum { NO_FORK = 1, WITH_STDIN = 2, TO_WAITER = 4 };
 
@@ -55,6 +55,9 @@ struct job {
 	u32 flags;
 	u16 relay_port, relay_most;
 	char *relay_path; /* NULL: no relay */
+	char *scratch;    /* the working directory that ends with the container; NULL: none */
+	char **aliases;   /* symbolic links: the path, and behind its NUL the target */
+	u64 alias_count;
 	const u8 *file;   /* of a waiting process only */
 	u64 file_size;
 };
@@ -122,6 +125,10 @@ void waiter_read(void);
 void waiter_drain(void);
 void waiter_ask(const struct job *job);
 void waiter_fail(enum waiter_cause cause);
+
+/* scratch.c */
+long scratch_open(const struct job *job, u32 *failed);
+void put_scratch(struct buffer *b);
 
 /* relay.c */
 struct pollfd;

@@ -146,7 +146,7 @@ void put_file(struct buffer *b, int fd, u64 most)
 }
 
 /* The fields of a job, in the order of their tags. */
-enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_SOFT, F_ORPHAN, F_DEADLINE, F_FILE, F_END };
+enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_SOFT, F_ORPHAN, F_DEADLINE, F_FILE, F_SCRATCH, F_ALIAS, F_END };
 
 struct span {
 	u16 tag;
@@ -231,9 +231,18 @@ static const char *check_field(const struct span *f, bool_t first)
 			return "a bad variable";
 		break;
 	case F_DIRECTORY:
+	case F_SCRATCH:
 		if (has(f->p, f->n, 0) || !f->n || f->p[0] != '/')
 			return "a bad directory";
 		break;
+	case F_ALIAS: {
+		u64 path = 0;
+		while (path < f->n && f->p[path])
+			path++;
+		if (path < 2 || f->p[0] != '/' || path + 1 >= f->n || has(f->p + path + 1, f->n - path - 1, 0))
+			return "a bad alias";
+		break;
+	}
 	case F_TIMEOUT:
 	case F_GRACE:
 	case F_ORPHAN:
@@ -306,7 +315,7 @@ const char *parse_job(struct job *job, enum frame_type type, u8 *payload, u64 si
 		*why = DOUBLED;
 		if (f.tag == F_DEADLINE)
 			deadline = f;
-		if (seen[f.tag]++ && f.tag != F_ARG && f.tag != F_ENV && f.tag != F_LIMIT)
+		if (seen[f.tag]++ && f.tag != F_ARG && f.tag != F_ENV && f.tag != F_LIMIT && f.tag != F_ALIAS)
 			return "a field twice";
 	}
 	*why = MALFORMED;
@@ -318,11 +327,12 @@ const char *parse_job(struct job *job, enum frame_type type, u8 *payload, u64 si
 
 	while (environ[own])
 		own++;
-	job->limits = map(seen[F_LIMIT] * sizeof *job->limits + (seen[F_ARG] + seen[F_ENV] + own + 4) * sizeof(char *) + deadline.n + 1 + MOST_TIME);
+	job->limits = map(seen[F_LIMIT] * sizeof *job->limits + (seen[F_ALIAS] + seen[F_ARG] + seen[F_ENV] + own + 4) * sizeof(char *) + deadline.n + 1 + MOST_TIME);
 	*why = TOO_LONG;
 	if (!job->limits)
 		return "no memory for the job";
-	job->argv = (char **)(job->limits + seen[F_LIMIT]) + 1;
+	job->aliases = (char **)(job->limits + seen[F_LIMIT]);
+	job->argv = job->aliases + seen[F_ALIAS] + 1;
 	job->envp = job->argv + seen[F_ARG] + 1;
 	u64 argc = 0, envc = 0;
 	for (at = 0; next_field(payload, size, &at, &f) > 0;)
@@ -366,6 +376,12 @@ const char *parse_job(struct job *job, enum frame_type type, u8 *payload, u64 si
 			break;
 		case F_ORPHAN:
 			job->orphan_limit = get64(f.p);
+			break;
+		case F_SCRATCH:
+			job->scratch = text(&f, 0);
+			break;
+		case F_ALIAS:
+			job->aliases[job->alias_count++] = text(&f, 0);
 			break;
 		case F_FILE:
 			job->file = f.p;

@@ -26,7 +26,7 @@ type document struct {
 
 func documents() []document {
 	const (
-		run    = "$SANDBOX gate run --quiet --out out --image debian -- python3 -m unittest test_a >stdout 2>stderr; code=$?\n"
+		run    = "$SANDBOX gate run --quiet --output out --image debian -- python3 -m unittest test_a >stdout 2>stderr; code=$?\n"
 		status = `status=$(sed -n 's/.*"status": "\([A-Z_]*\)".*/\1/p' out/ExecutionVerdict.json | head -n 1)` + "\n"
 		tests  = "printf 'import unittest\\nclass T(unittest.TestCase):\\n    def test_one(self): %s\\n' 'self.assertTrue(True)' > work/test_a.py\n"
 		exec   = "cp -r root here; $SANDBOX exec -f contract.yaml --root here >stdout 2>stderr; echo $? $(head -n 1 stderr)"
@@ -47,27 +47,27 @@ cat >> work/.git/config <<END
 	external = touch $PWD/ran
 END
 echo '* filter=x diff=x' > work/.gitattributes
-cd work; ` + strings.ReplaceAll(run, "--out out", "--out ../out") + `cd ..; ls ran 2>/dev/null; echo "ran nothing"`, "ran nothing"},
+cd work; ` + strings.ReplaceAll(run, "--output out", "--output ../out") + `cd ..; ls ran 2>/dev/null; echo "ran nothing"`, "ran nothing"},
 		{"gates", "a link to a file of the machine", tests + `
 echo "canary of the machine" > secret; chmod 600 secret; ln -s "$PWD/secret" work/link
-cd work; ` + strings.ReplaceAll(run, "--out out", "--out ../out") + `cd ..; grep -rl "canary of the machine" out; echo none`, "none"},
+cd work; ` + strings.ReplaceAll(run, "--output out", "--output ../out") + `cd ..; grep -rl "canary of the machine" out; echo none`, "none"},
 		{"gates", "a queue in the workspace", tests + `mkfifo work/queue
-cd work; ` + strings.ReplaceAll(run, "--out out", "--out ../out") + `cd ..; test -e out && echo judged || sed 1q stderr`, "judged"},
+cd work; ` + strings.ReplaceAll(run, "--output out", "--output ../out") + `cd ..; test -e out && echo judged || sed 1q stderr`, "judged"},
 		{"gates", "tests that change the sources", `printf 'import unittest\nclass T(unittest.TestCase):\n    def test_one(self): open("test_a.py", "a").write("#")\n' > work/test_a.py
-cp work/test_a.py before; cd work; ` + strings.ReplaceAll(run, "--out out", "--out ../out") + `cd ..; cmp work/test_a.py before && echo unchanged`, "unchanged"},
+cp work/test_a.py before; cd work; ` + strings.ReplaceAll(run, "--output out", "--output ../out") + `cd ..; cmp work/test_a.py before && echo unchanged`, "unchanged"},
 		{"gates", "a test that ends the runner with success", `printf 'import os\nos._exit(0)\n' > work/test_a.py
-cd work; ` + strings.ReplaceAll(strings.ReplaceAll(run, "--out out", "--out ../out"), "python3 -m unittest test_a", "pytest -q") + `cd ..; ` + status + `echo $code $status`, "1 BLOCKED"},
-		{"gates", "evidence that was changed", tests + "cd work; " + strings.ReplaceAll(run, "--out out", "--out ../out") + `cd ..; echo more >> out/evidence/run_log.txt
+cd work; ` + strings.ReplaceAll(strings.ReplaceAll(run, "--output out", "--output ../out"), "python3 -m unittest test_a", "pytest -q") + `cd ..; ` + status + `echo $code $status`, "1 BLOCKED"},
+		{"gates", "evidence that was changed", tests + "cd work; " + strings.ReplaceAll(run, "--output out", "--output ../out") + `cd ..; echo more >> out/evidence/run_log.txt
 $SANDBOX gate verify out >stdout 2>stderr; echo $?`, "1"},
 		{"gates", "a verdict that was changed", `printf 'import unittest\nclass T(unittest.TestCase):\n    def test_one(self): self.fail()\n' > work/test_a.py
-cd work; ` + strings.ReplaceAll(run, "--out out", "--out ../out") + `cd ..; sed -i 's/BLOCKED/PASS/; s/GATE_FAILED/PASS/' out/ExecutionVerdict.json
+cd work; ` + strings.ReplaceAll(run, "--output out", "--output ../out") + `cd ..; sed -i 's/BLOCKED/PASS/; s/GATE_FAILED/PASS/' out/ExecutionVerdict.json
 $SANDBOX gate verify out >stdout 2>stderr; echo $code $? $($SANDBOX gate judge out 2>/dev/null)`, "/1 1 .*BLOCKED: UNPINNED_TOOLCHAIN/"},
-		{"gates", "evidence that was removed", tests + "cd work; " + strings.ReplaceAll(run, "--out out", "--out ../out") + `cd ..; rm out/evidence/tests.json
+		{"gates", "evidence that was removed", tests + "cd work; " + strings.ReplaceAll(run, "--output out", "--output ../out") + `cd ..; rm out/evidence/tests.json
 $SANDBOX gate verify out >stdout 2>stderr; echo $?`, "1"},
 		{"gates", "commands for a terminal", `printf 'import unittest\nclass T(unittest.TestCase):\n    def test_\033[2J(self): pass\n    def test_one(self): print(chr(27) + "[2J" + chr(7)); self.fail(chr(27) + "]0;x")\n' | sed 's/def test_.*2J(self): pass/def test_two(self): pass/' > work/test_a.py
-cd work; ` + strings.ReplaceAll(strings.ReplaceAll(run, "--out out", "--out ../out"), "--quiet ", "") + `cd ..; cat work/stdout work/stderr | tr -d -c '\033\007' | wc -c`, "0"},
+cd work; ` + strings.ReplaceAll(strings.ReplaceAll(run, "--output out", "--output ../out"), "--quiet ", "") + `cd ..; cat work/stdout work/stderr | tr -d -c '\033\007' | wc -c`, "0"},
 		{"gates", "a directory of evidence that is a link", tests + `mkdir elsewhere; ln -s "$PWD/elsewhere" out
-cd work; ` + strings.ReplaceAll(run, "--out out", "--out ../out") + `cd ..; ls elsewhere | wc -l; echo $code; head -n 1 work/stderr | cut -c1-100`, `/0 125 .*is a link.*/`},
+cd work; ` + strings.ReplaceAll(run, "--output out", "--output ../out") + `cd ..; ls elsewhere | wc -l; echo $code; head -n 1 work/stderr | cut -c1-100`, `/0 125 .*is a link.*/`},
 
 		{"contracts", "a directory above the root", head + "inputs: { command: python3, arguments: [-V], working_directory: ../.. }\n" + end + exec, `/125 .*working_directory "../.." must not have .. as a part/`},
 		{"contracts", "a file of the machine", head + "inputs: { command: python3, arguments: [-V], working_directory: ., input_files: [/etc/shadow] }\n" + end + exec, `/125 .*"/etc/shadow" is a system path/`},

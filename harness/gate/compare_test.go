@@ -50,6 +50,30 @@ func TestCompareGates(t *testing.T) {
 	require.Empty(t, compareGates(bare, got, []*int{new(0)}, []ReplayedCommand{ran}))
 }
 
+func TestReordered(t *testing.T) {
+	of := func(source evidence.ReportFormat, logs ...string) (tests evidence.Tests) {
+		for i, log := range logs {
+			tests.Commands = append(tests.Commands, evidence.CommandTests{Index: i + 1, LogSHA256: log, Source: source})
+		}
+		return tests
+	}
+	for name, c := range map[string]struct {
+		want, got evidence.Tests
+		behavior  string
+		reordered bool
+	}{
+		"go test":           {of(evidence.ReportGoTest, "a", "b"), of(evidence.ReportGoTest, "a", "c"), "x", true},
+		"another behaviour": {of(evidence.ReportGoTest, "a"), of(evidence.ReportGoTest, "b"), "y", false},
+		"equal logs":        {of(evidence.ReportGoTest, "a"), of(evidence.ReportGoTest, "a"), "x", false},
+		"pytest":            {of(evidence.ReportPytest, "a"), of(evidence.ReportPytest, "b"), "x", false},
+		"no report":         {of(evidence.ReportGoTest, "a"), of(evidence.ReportNone, "b"), "x", false},
+		"another gate":      {of(evidence.ReportGoTest, "a"), of(evidence.ReportGoTest, "b", "c"), "x", false},
+	} {
+		require.Equal(t, c.reordered, reordered(c.want, c.got, "x", c.behavior), name)
+	}
+	require.False(t, reordered(of(evidence.ReportGoTest, "a"), of(evidence.ReportGoTest, "b"), "", ""), "nothing is known")
+}
+
 func TestCompareTests(t *testing.T) {
 	base := func() evidence.CommandTests {
 		return evidence.CommandTests{

@@ -120,11 +120,11 @@ type Report struct {
 }
 
 // Err returns nil if the gate passed, and else a [*VerdictError].
-func (report Report) Err() error {
-	if report.Verdict.Status == evidence.Pass {
+func (r Report) Err() error {
+	if r.Verdict.Status == evidence.Pass {
 		return nil
 	}
-	return &VerdictError{report.Verdict}
+	return &VerdictError{r.Verdict}
 }
 
 // A VerdictError is a verdict that is not PASS.

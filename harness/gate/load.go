@@ -30,6 +30,10 @@ type Document struct {
 	Wish      string   `json:"wish,omitempty"`
 	Command   []string `json:"command,omitempty"`
 	Workspace string   `json:"workspace,omitempty"`
+	// Env, Limits and Network are those of a Command; a wish says its own.
+	Env     map[string]string `json:"env,omitempty"`
+	Limits  evidence.Caps     `json:"limits,omitzero"`
+	Network *evidence.Egress  `json:"network,omitempty"`
 	// Seal seals a wish that is not sealed on the spot.
 	Seal bool `json:"seal,omitempty"`
 	// Out is the gate directory; see [Job.OutDir].
@@ -96,10 +100,11 @@ func (h *Harness) Load(ctx context.Context, d Document) (Job, error) {
 	var err error
 	onTheSpot := d.Seal
 	if d.Command != nil {
-		if job.Lock.Wish, err = spec.FromCommand(d.Command); err != nil {
+		asked := spec.Asked{Env: d.Env, Limits: d.Limits, Network: d.Network, AllowUnobserved: d.AllowUnobserved}
+		if job.Lock.Wish, err = spec.FromCommand(d.Command, asked); err != nil {
 			return job, err
 		}
-		onTheSpot, job.Lock.Wish.AllowUnobserved = true, d.AllowUnobserved
+		onTheSpot = true
 		job.WishDir, err = filepath.Abs(d.Workspace)
 	} else {
 		err = job.read(d.Wish, d.Seal)
@@ -242,14 +247,40 @@ func (job *Job) excludeReports(files []string, onTheSpot bool) error {
 // ReadKey reads the private key that signs the evidence of a job. It must lie where the gates
 // cannot read it, and where no other user can replace it.
 func (job Job) ReadKey(file string) (key []byte, warning string, err error) {
+	key, warning, err = readKey(file)
+	if workspace, noWorkspace := job.Lock.Wish.Workspace(job.WishDir); err == nil && noWorkspace == nil && liesIn(file, workspace) {
+		return nil, "", &FileError{"key", file, errors.New("lies in the workspace, where the gates can read it"), "keep the key outside of the workspace"}
+	}
+	return key, warning, err
+}
+
+// ReadKey reads the private key that signs the gate directory dir. It must not lie there, because
+// evidence is passed on, and no other user may replace it.
+func ReadKey(file, dir string) (key []byte, warning string, err error) {
+	key, warning, err = readKey(file)
+	if err == nil && liesIn(file, dir) {
+		return nil, "", &FileError{"key", file, errors.New("lies in the gate directory, which is passed on"), "keep the key elsewhere"}
+	}
+	return key, warning, err
+}
+
+// liesIn reports whether a file lies in a directory, with every link resolved. If that cannot be
+// found out, it does.
+func liesIn(file, dir string) bool {
+	place, err := filepath.Abs(file)
+	outer, outerErr := filepath.Abs(dir)
+	return err != nil || outerErr != nil || fsx.Within(fsx.RealPath(place), fsx.RealPath(outer))
+}
+
+// readKey reads a private key that no other user may replace. It warns of one that others may read.
+func readKey(file string) (key []byte, warning string, err error) {
 	const hint = "make one with: openssl genpkey -algorithm ed25519 -out gate.key"
 	key, err = fsx.Read(file, attest.MaxKey)
 	if err == nil {
 		err = attest.CheckKey(key)
 	}
 	info, statErr := os.Stat(file)
-	place, absErr := filepath.Abs(file)
-	if err = cmp.Or(err, statErr, absErr); err != nil {
+	if err = cmp.Or(err, statErr); err != nil {
 		return nil, "", &FileError{"key", file, err, hint}
 	}
 	alone := "make it its owner's alone with: chmod 600 " + file
@@ -258,9 +289,6 @@ func (job Job) ReadKey(file string) (key []byte, warning string, err error) {
 		return nil, "", &FileError{"key", file, fmt.Errorf("others may change it (mode %04o)", mode), alone}
 	case mode&0o044 != 0:
 		warning = fmt.Sprintf("key %s: others may read it (mode %04o); %s", file, mode, alone)
-	}
-	if workspace, err := job.Lock.Wish.Workspace(job.WishDir); err == nil && fsx.Within(fsx.RealPath(place), workspace) {
-		return nil, "", &FileError{"key", file, errors.New("lies in the workspace, where the gates can read it"), "keep the key outside of the workspace"}
 	}
 	return key, warning, nil
 }

@@ -103,7 +103,7 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 	if err := outside(o.OutDir, m.Workspace); o.OutDir != "" && err != nil {
 		return report, err
 	}
-	g := &run{Harness: h, m: m, recorded: rec.gates.Workspace}
+	g := &run{Harness: h, m: m, recorded: rec.gates.Workspace, recordedEntries: rec.entries}
 	defer func() { err = errors.Join(err, g.clean()) }()
 	out := o.OutDir
 	if out == "" {
@@ -158,8 +158,9 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 		report.Commands = append(report.Commands, ReplayedCommand{Cmd: c.Cmd, Ending: c.Ending, ExitCode: exits[i], Passed: c.Passed, LogSHA256: c.LogSHA256})
 	}
 	report.Differences = append(report.Differences, compareGates(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
-	// A recorded log may be missing: its hash was compared.
-	if line, err := compareLogs(rec.root, root); err == nil {
+	if reordered(rec.input.Tests, made.Tests, rec.gates.BehaviorHash, made.Gates.BehaviorHash) {
+		report.Differences = slices.DeleteFunc(report.Differences, func(d Difference) bool { return d.Signal == "log" })
+	} else if line, err := compareLogs(rec.root, root); err == nil { // a recorded log may be missing: its hash was compared
 		report.FirstLine = line
 	}
 	reported := slices.ContainsFunc(report.Differences, func(d Difference) bool { return d.Signal == "log" || d.Signal == "behavior_hash" })
@@ -221,6 +222,8 @@ type recording struct {
 	input    judge.Input
 	unfit    []Problem
 	lock     []byte
+	// entries are those of the recorded workspace; nil if they are not known.
+	entries map[string]string
 	// root is the directory of GATES.json.
 	root *os.Root
 }
@@ -259,6 +262,10 @@ func (rec *recording) read(ctx context.Context, name string) error {
 	}
 	if rec.unfit = unfit(rec.input.Check); len(rec.unfit) == 0 {
 		rec.lock, err = evidence.ReadText(rec.root, evidence.WishLockFile, spec.MaxDocument)
+		var files evidence.Workspace
+		if evidence.Read(rec.root, evidence.WorkspaceFile, evidence.MaxDocument, &files) == nil { // it only explains
+			rec.entries = files.Entries
+		}
 	}
 	return err
 }

@@ -3,6 +3,7 @@
 package gate_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -199,4 +200,27 @@ func TestReplayOfAnEditedDirectory(t *testing.T) {
 			require.Equal(t, 1, f.ran, "nothing is run")
 		})
 	}
+}
+
+// TestReplayNamesFiles: a replay on other files says which ones differ.
+func TestReplayNamesFiles(t *testing.T) {
+	f := newFake(t)
+	o := options(t, f, oneTest)
+	_, err := o.run(t.Context())
+	require.NoError(t, err)
+	var recorded evidence.Workspace
+	text, err := os.ReadFile(filepath.Join(o.OutDir, evidence.WorkspaceFile))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &recorded))
+	other := folder(t, map[string]string{"new.py": "1"})
+	for name := range recorded.Entries {
+		require.NoError(t, os.WriteFile(filepath.Join(other, name), []byte("changed"), 0o644))
+	}
+	ran := f.ran
+	report, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir, Workspace: other})
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplayCannot, report.Outcome)
+	require.Equal(t, ran, f.ran)
+	require.Contains(t, report.Missing[0].Detail, `holds other files than were recorded: "`)
+	require.Contains(t, report.Missing[0].Detail, `"new.py" is new`)
 }

@@ -26,8 +26,9 @@ type run struct {
 	job  Job
 	root *os.Root
 	m    evidence.RunManifest
-	// recorded is that of [execute.Options].
-	recorded string
+	// recorded and recordedEntries are those of [execute.Options].
+	recorded        string
+	recordedEntries map[string]string
 	// findings are those that the judge cannot see in the files of the gates.
 	findings []evidence.Finding
 	// temp are directories that are removed at the end.
@@ -177,7 +178,8 @@ func (g *run) writeManifest(ctx context.Context) error {
 func (g *run) execute(ctx context.Context) error {
 	o := g.o
 	findings, err := execute.Run(ctx, g.root, g.box, execute.Options{
-		Request: o.Request, IO: o.IO, Hooks: o.Hooks, Keep: o.Keep, Progress: o.Progress, Recorded: g.recorded,
+		Request: o.Request, IO: o.IO, Hooks: o.Hooks, Keep: o.Keep, Progress: o.Progress,
+		Recorded: g.recorded, RecordedEntries: g.recordedEntries,
 	})
 	g.findings = append(g.findings, findings...)
 	return err

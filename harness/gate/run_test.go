@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -478,4 +479,78 @@ func TestCommit(t *testing.T) {
 	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplaySame, replayed.Outcome, "the commit is still there: %+v", replayed)
+}
+
+// TestTailAndTimes: the end of the output of a gate and the times of its tests are those of the raw
+// files.
+func TestTailAndTimes(t *testing.T) {
+	f := newFake(t)
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		g.ExitCode, g.DurationSeconds = 1, 2.5
+		g.Stdout = strings.Repeat("before\n", 100_000) + "one\n\n\x1b[31mtwo\x1b[0m\n 10%\r 20%\n" + strings.Repeat("x", 5000)
+		g.Stderr = "error: a\nerror: b\n"
+		return nil
+	}
+	o := options(t, f, oneTest)
+	report, err := o.run(t.Context())
+	require.NoError(t, err)
+	tail, err := report.Tail(1, 6)
+	require.NoError(t, err)
+	require.Len(t, tail, 6)
+	require.Equal(t, []string{"one", "two", " 20%"}, tail[:3])
+	require.Less(t, len(tail[3]), 1100)
+	require.Equal(t, []string{"error: a", "error: b"}, tail[4:])
+	tail, err = report.Tail(1, 2)
+	require.NoError(t, err)
+	require.Equal(t, "error: b", tail[1], "both streams have a part")
+	none, err := report.Tail(7, 20)
+	require.NoError(t, err)
+	require.Empty(t, none)
+
+	times := report.Times(t.Context())
+	require.InDelta(t, 2.5, times[1].Seconds, 0.001)
+	require.Equal(t, map[string]float64{"test_a.py::test_one": 0.001}, times[1].Cases)
+}
+
+// TestSubtestsInAnyOrder: Go walks maps in random order, so that the lines of subtests move. Other
+// lines that move are a difference.
+func TestSubtestsInAnyOrder(t *testing.T) {
+	event := func(action, test, output string) string {
+		return fmt.Sprintf(`{"Action":%q,"Package":"m","Test":%q,"Output":%q}`+"\n", action, test, output)
+	}
+	sub := func(name string) string {
+		return event("run", name, "") + event("output", name, "=== RUN   "+name+"\n") + event("output", name, "    x_test.go:1: "+name+"\n") + event("pass", name, "")
+	}
+	for name, c := range map[string]struct {
+		wish string
+		want evidence.Status
+	}{
+		"go test":      {"name: fake\nimage: debian\ngate_commands: [go test ./...]\n", evidence.Pass},
+		"another tool": {"name: fake\nimage: debian\ngate_commands: [{cmd: ./x, report: junit, report_path: out.xml}]\n", evidence.Blocked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.program = func(_ sandbox.Request, g *fakeGate) error {
+				subs := []string{sub("TestA/x"), sub("TestA/y")}
+				if f.ran%2 == 0 {
+					slices.Reverse(subs)
+				}
+				g.Stdout = event("run", "TestA", "") + strings.Join(subs, "") + event("pass", "TestA", "") + `{"Action":"pass","Package":"m"}` + "\n"
+				return nil
+			}
+			o := options(t, f, c.wish)
+			o.Mode.Repeats = 3
+			report, err := o.run(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.want, report.Verdict.Status, report.Verdict.Findings)
+			if c.want == evidence.Pass {
+				replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
+				require.NoError(t, err)
+				require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+				require.Nil(t, replayed.FirstLine)
+			} else {
+				require.Contains(t, reasons(report.Verdict), evidence.ReasonNonReproducible)
+			}
+		})
+	}
 }

@@ -109,39 +109,39 @@ func (t trials) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 
 // Trial is the report in the shape that all harnesses share, without its runs and their usage.
 // err is the error of [Harness.Run], and is returned unless it is a refusal.
-func (report Report) Trial(job trial.Job, err error) (trial.Result, error) {
+func (r Report) Trial(job trial.Job, err error) (trial.Result, error) {
 	res := trial.Result{
 		Schema: trial.ResultSchemaV1, Job: job, Verdict: trial.Inconclusive, ExitCode: -1,
 		Runs: []trial.RunRef{}, Problems: []trial.Problem{}, Files: []trial.File{},
 	}
-	if report.Verdict.Schema != "" {
-		res.Reason, res.Problems = string(report.Verdict.StopReason), findingProblems(report.Verdict.Findings)
-		for _, f := range report.Gates.Artifacts {
+	if r.Verdict.Schema != "" {
+		res.Reason, res.Problems = string(r.Verdict.StopReason), findingProblems(r.Verdict.Findings)
+		for _, f := range r.Gates.Artifacts {
 			file := trial.File{Path: f.FilePath, SHA256: f.SHA256}
-			if info, err := os.Lstat(filepath.Join(report.Dir, f.FilePath)); err == nil {
+			if info, err := os.Lstat(filepath.Join(r.Dir, f.FilePath)); err == nil {
 				file.Size = info.Size()
 			}
 			res.Files = append(res.Files, file)
 		}
-		detail, encodeErr := evidence.Canonical(report.Verdict)
+		detail, encodeErr := evidence.Canonical(r.Verdict)
 		res.Detail, err = detail, errors.Join(err, encodeErr)
 	}
 	var directory *DirectoryError
 	switch {
-	case errors.As(err, &directory) && report.Verdict.Schema == "":
+	case errors.As(err, &directory) && r.Verdict.Schema == "":
 		res.Verdict, res.Problems = trial.Refused, []trial.Problem{{Field: "out", Rule: err.Error(), Hint: directory.Hint()}}
 		return res, nil
 	case err != nil:
 		return res, err
-	case report.Verdict.Status == evidence.Pass:
+	case r.Verdict.Status == evidence.Pass:
 		res.Verdict = trial.Passed
-	case len(report.Tests.Commands) == 0:
+	case len(r.Tests.Commands) == 0:
 		res.Verdict = trial.Refused
-	case report.inconclusive: // it is run again
+	case r.inconclusive: // it is run again
 	default:
 		res.Verdict = trial.Failed
 	}
-	for _, c := range report.Tests.Commands { // the program that decided
+	for _, c := range r.Tests.Commands { // the program that decided
 		if c.ExitCode != nil && (res.ExitCode <= 0 || *c.ExitCode != 0) {
 			res.ExitCode = *c.ExitCode
 		}

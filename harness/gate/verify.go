@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -49,6 +50,7 @@ type VerifyOptions struct {
 
 // VerifyReport is the result of a check.
 type VerifyReport struct {
+	Schema string `json:"schema"`
 	// OK says that every file has its hash, and that the verdict and GATES.json follow from the
 	// files. It does not say that the gate passed: Verdict.Status does.
 	OK bool `json:"ok"`
@@ -58,7 +60,12 @@ type VerifyReport struct {
 	Verdict evidence.Verdict `json:"verdict"`
 	// Attested says that the signed statement was checked and is valid.
 	Attested bool `json:"attested"`
+	// Unsigned says that a signed statement was to be checked, and there is none.
+	Unsigned bool `json:"-"`
 }
+
+// VerificationV1 names the wire form of [VerifyReport].
+const VerificationV1 = "evalbox/gate-verification/v1"
 
 // Problem is one thing wrong with a gate directory.
 type Problem struct {
@@ -85,7 +92,7 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 	}
 	// The judge reports files that a stopped run never wrote. This check is about those that
 	// the manifest lists.
-	report := VerifyReport{Problems: unfit(check), Verdict: judge.Judge(in)}
+	report := VerifyReport{Schema: VerificationV1, Problems: unfit(check), Verdict: judge.Judge(in)}
 	add := func(file, detail string) { report.Problems = append(report.Problems, Problem{file, detail}) }
 	more, err := extraEntries(ctx, root)
 	if err != nil {
@@ -98,9 +105,14 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 		}
 	}
 	if o.Attestation != nil {
-		if err := o.Attestation(ctx, root); err != nil {
+		_, missing := root.Lstat(evidence.AttestationFile)
+		report.Unsigned = errors.Is(missing, fs.ErrNotExist)
+		switch err := o.Attestation(ctx, root); {
+		case report.Unsigned:
+			add(evidence.AttestationFile, "is missing: it was not signed")
+		case err != nil:
 			add(evidence.AttestationFile, err.Error())
-		} else {
+		default:
 			report.Attested = true
 		}
 	}

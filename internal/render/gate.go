@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,8 +15,12 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 )
 
-// maxShown bounds the findings, and the differences, that are named.
-const maxShown = 10
+const (
+	// maxShown bounds the findings, and the differences, that are named.
+	maxShown = 10
+	// maxFailed bounds the failed tests of a gate that are named.
+	maxFailed = 20
+)
 
 // A GateView has facts for the lines on a gate that its report lacks.
 type GateView struct {
@@ -23,18 +28,25 @@ type GateView struct {
 	Seconds map[int]float64
 	// Signed means that there is an attestation.
 	Signed bool
+	// Output are the last lines of the output of the gates that failed, by index; nil if it was
+	// shown already.
+	Output map[int][]string
 	// Hint completes a hint.
 	Hint func(hint string) string
 }
 
-// Gate says how the gates of a run ended, lists the findings against a pass with hints, and
-// gives the verdict in a last line.
+// Gate says how the gates of a run ended, with the end of the output of those that failed and
+// their failed tests. It lists the findings against a pass with hints, and gives the verdict in
+// a last line.
 func Gate(r gate.Report, view GateView, p Palette) (lines []string) {
 	for _, c := range r.Tests.Commands {
 		lines = append(lines, gateLine(c, view.Seconds, len(r.Manifest.Gates), p))
+		for _, line := range view.Output[c.Index] {
+			lines = append(lines, "| "+terminal.Line(text.Fit(line, 2*text.Most)))
+		}
 		lines = append(lines, harmless(failedTests(c))...)
 	}
-	lines = append(lines, harmless(Findings(r.Verdict, view.Hint))...)
+	lines = append(lines, harmless(findings(r.Verdict, r.Tests, view.Hint))...)
 	return append(lines, verdictLine(r, view.Signed, p))
 }
 
@@ -45,7 +57,7 @@ func gateLine(c evidence.CommandTests, seconds map[int]float64, all int, p Palet
 	switch {
 	case !c.Started:
 		word = p.Bad("not started")
-	case c.ExitCode == nil || *c.ExitCode != c.ExpectExit:
+	case !report.Met(c):
 		word = p.Bad("failed")
 		parts = append(parts, gateEnding(c))
 	}
@@ -60,25 +72,18 @@ func gateLine(c evidence.CommandTests, seconds map[int]float64, all int, p Palet
 	return word + " · " + terminal.Line(strings.Join(parts, " · "))
 }
 
-// maxFailed bounds the failed tests of a gate that are named.
-const maxFailed = 5
-
-// failedTests name the failed tests of a gate, with their messages.
+// failedTests name the failed tests of a gate, each with the line of its failure that matters.
 func failedTests(c evidence.CommandTests) (lines []string) {
-	more := c.Counts.Value().Broken()
-	for _, test := range c.Cases {
-		if test.Outcome != evidence.Failed && test.Outcome != evidence.Errored || len(lines) == maxFailed {
-			continue
-		}
-		shown := fmt.Sprintf("gate %d: %s: %s", c.Index, test.Outcome, text.Brief(test.ID))
-		if test.Message != "" {
-			shown += ": " + text.Brief(test.Message)
+	failed := report.Broken(c)
+	for _, test := range failed[:min(maxFailed, len(failed))] {
+		shown := text.Fit(text.OneLine(test.ID), 2*text.Most)
+		if reason := report.Reason(test); reason != "" {
+			shown += ": " + text.Fit(reason, 2*text.Most)
 		}
 		lines = append(lines, shown)
-		more--
 	}
-	if len(lines) > 0 && more > 0 {
-		lines = append(lines, fmt.Sprintf("gate %d: and %d more; all are in evidence/tests.json of the gate directory", c.Index, more))
+	if more := c.Counts.Value().Broken() - len(lines); len(lines) > 0 && more > 0 {
+		lines = append(lines, fmt.Sprintf("gate %d: and %d more failing tests; all are in evidence/tests.json of the gate directory", c.Index, more))
 	}
 	return lines
 }
@@ -91,27 +96,47 @@ func gateEnding(c evidence.CommandTests) string {
 	return fmt.Sprintf("exited %d, expected %d", *c.ExitCode, c.ExpectExit)
 }
 
-// Findings are the findings against a pass, and hints; hint completes a hint.
-func Findings(v evidence.Verdict, hint func(string) string) (lines []string) {
-	for i, f := range v.Findings {
+// Findings are the findings of a verdict, and hints; hint completes a hint.
+func Findings(v evidence.Verdict, hint func(string) string) []string {
+	return findings(v, evidence.Tests{}, hint)
+}
+
+// findings are the causes of a verdict with their hints. What follows from them, or from the
+// tests that failed, is one line.
+func findings(v evidence.Verdict, tests evidence.Tests, hint func(string) string) (lines []string) {
+	causes, consequences := report.Causes(v, tests)
+	for i, f := range causes {
 		if i == maxShown {
-			lines = append(lines, fmt.Sprintf("and %d more findings", len(v.Findings)-maxShown))
+			lines = append(lines, fmt.Sprintf("and %d more findings", len(causes)-maxShown))
 			break
 		}
-		shown := string(f.Reason)
-		if f.Gate > 0 {
-			shown += fmt.Sprintf(" in gate %d", f.Gate)
+		lines = append(lines, reasonText(f)+": "+text.Fit(text.OneLine(f.Detail), 2*text.Most))
+	}
+	var follow []string
+	for _, f := range consequences {
+		if shown := reasonText(f); !slices.Contains(follow, shown) && len(follow) < maxShown {
+			follow = append(follow, shown)
 		}
-		lines = append(lines, shown+": "+text.Fit(text.OneLine(f.Detail), 2*text.Most))
+	}
+	if len(follow) > 0 {
+		lines = append(lines, "as a result: "+strings.Join(follow, ", "))
 	}
 	hinted := map[evidence.StopReason]bool{}
-	for _, f := range v.Findings {
+	for _, f := range causes {
 		if shown := f.Reason.Hint(); shown != "" && !hinted[f.Reason] && len(hinted) < 3 {
 			hinted[f.Reason] = true
 			lines = append(lines, "hint: "+hint(shown))
 		}
 	}
 	return lines
+}
+
+// reasonText is the reason of a finding with its gate.
+func reasonText(f evidence.Finding) string {
+	if f.Gate > 0 {
+		return fmt.Sprintf("%s in gate %d", f.Reason, f.Gate)
+	}
+	return string(f.Reason)
 }
 
 // verdictLine is the last line on a gate.
@@ -180,7 +205,7 @@ func Replay(r gate.ReplayReport, p Palette) (lines []string) {
 	lines = append(lines, p.Odd("cannot be replayed")+" · nothing was compared")
 	for _, m := range r.Missing {
 		if m.File == "workspace" {
-			lines = append(lines, "hint: --workspace names a folder with the files of the recorded run; everything in it counts, other gate directories as well")
+			lines = append(lines, "hint: name a directory with the files of the recorded run with --root; every file in it counts, also those of other gate directories")
 		}
 	}
 	return lines

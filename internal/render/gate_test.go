@@ -50,6 +50,28 @@ func TestFindingLines(t *testing.T) {
 	assert.NotContains(t, shown, "\x1b")
 }
 
+// TestFindingsThatFollow: consequences are one line, without hints of their own.
+func TestFindingsThatFollow(t *testing.T) {
+	v := evidence.Verdict{Findings: []evidence.Finding{
+		{Reason: evidence.ReasonGateFailed, Gate: 1, Subject: "x", Detail: "It failed."},
+		{Reason: evidence.ReasonNoTests, Gate: 1, Subject: "x", Detail: "No test."},
+		{Reason: evidence.ReasonIncomplete, Gate: 1, Subject: evidence.TestsFile, Detail: "No report."},
+	}}
+	same := func(hint string) string { return hint }
+	assert.Equal(t, []string{
+		"GATE_FAILED in gate 1: It failed.",
+		"as a result: PASS_WITHOUT_TEST_EXECUTION in gate 1, EVIDENCE_INCOMPLETE in gate 1",
+		"hint: " + evidence.ReasonGateFailed.Hint(),
+	}, Findings(v, same))
+	one := 1
+	tests := evidence.Tests{Commands: []evidence.CommandTests{{
+		Index: 1, Started: true, Ending: "exited", ExitCode: &one, Cases: []evidence.Case{{ID: "a", Outcome: evidence.Failed}},
+	}}}
+	assert.Equal(t, []string{
+		"as a result: GATE_FAILED in gate 1, PASS_WITHOUT_TEST_EXECUTION in gate 1, EVIDENCE_INCOMPLETE in gate 1",
+	}, findings(v, tests, same))
+}
+
 // TestFailedLines: the first failed tests are named with what they said; the rest is
 // counted.
 func TestFailedLines(t *testing.T) {
@@ -60,9 +82,9 @@ func TestFailedLines(t *testing.T) {
 	}
 	lines := failedTests(c)
 	require.Len(t, lines, maxFailed+1)
-	assert.Equal(t, "gate 2: error: b: no module x", lines[0])
-	assert.Equal(t, "gate 2: failed: t.py::t", lines[1])
-	assert.Equal(t, "gate 2: and 4 more; all are in evidence/tests.json of the gate directory", lines[maxFailed])
+	assert.Equal(t, "b: no", lines[0])
+	assert.Equal(t, "t.py::t", lines[1])
+	assert.Equal(t, "gate 2: and 4 more failing tests; all are in evidence/tests.json of the gate directory", lines[maxFailed])
 	c.Counts, c.Cases = &evidence.Counts{Failed: 1}, nil
 	assert.Empty(t, failedTests(c), "only numbers are known")
 }

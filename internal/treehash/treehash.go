@@ -13,6 +13,7 @@ import (
 	"path"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/zeebo/blake3"
@@ -34,6 +35,9 @@ type Options struct {
 	Leave func(name string, mode fs.FileMode) bool
 	// Memory, if set, knows the files that did not change, and learns the others.
 	Memory *Memory
+	// Each, if set, gets every entry but the directory itself, in the order of the paths: its
+	// path, and a text that differs if its kind or its content does.
+	Each func(name, content string)
 }
 
 // A Digest is the fingerprint of a tree or file.
@@ -103,6 +107,9 @@ func Of(ctx context.Context, dir string, opts Options) (digest Digest, err error
 	for _, e := range w.entries { // names and targets of links do not contain NUL bytes
 		fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", e.path, e.kind, e.value)
 		fmt.Fprintf(state, "%s\x00%s\x00", e.path, e.state)
+		if opts.Each != nil && e.path != "." {
+			opts.Each(e.path, strings.TrimSuffix(e.kind+" "+e.value, " "))
+		}
 	}
 	return Digest{Sum: fmt.Sprintf("%x", sum.Sum(nil)), State: fmt.Sprintf("%x", state.Sum(nil))}, nil
 }

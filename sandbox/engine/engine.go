@@ -210,6 +210,8 @@ type End struct {
 	StartedAt, FinishedAt time.Time
 	Duration              time.Duration
 	Usage                 Usage
+	// Left is what the program left in its working directory; nil if that is not known.
+	Left *wire.Left
 	// OOMKilled says that the engine or the kernel has evidence of a process killed for
 	// memory.
 	OOMKilled bool

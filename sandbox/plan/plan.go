@@ -42,6 +42,8 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, err)
 	mounts, err := planMounts(layout)
 	errs = append(errs, err)
+	aliases, linkDirs, err := planAliases(req, layout)
+	errs = append(errs, err)
 	workDir, err := planWorkDir(req, layout, mounts.masks)
 	errs = append(errs, err)
 	ulimits, err := planUlimits(req.Ulimits, limits, pol, host)
@@ -85,10 +87,10 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 				ShmBytes:    int64(limits.Shm),
 			},
 			Ulimits: ulimits,
-			Tmpfs: []spec.Tmpfs{
+			Tmpfs: append([]spec.Tmpfs{
 				{Target: spec.TmpDir, SizeBytes: int64(limits.Tmp), Inodes: tmpfsInodes},
 				{Target: spec.WorkDir, SizeBytes: int64(limits.Scratch), Inodes: tmpfsInodes},
-			},
+			}, linkDirs...),
 			Binds: append(binds, mounts.binds...),
 			Masks: mounts.masks,
 			Env:   baseEnv(limits.CPUs, gpus),
@@ -102,7 +104,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
 			Command: command, Env: spec.SortedEnv(clockEnv(req.FakeClock, limits.Timeout, req.Env)), NoDeadlineEnv: req.NoDeadline || req.FakeClock != nil, Secrets: secrets,
 			Script: layout.Script, Input: layout.Input(), Final: layout.Final,
-			Mounts: mounts.hosts, Trees: mounts.trees,
+			Mounts: mounts.hosts, Trees: mounts.trees, Aliases: aliases,
 			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
 			SoftTimeoutSeconds: limits.SoftTimeout.Seconds(), SoftSignal: softSignal,
 			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(), OrphanLimitSeconds: pol.OrphanTimeout.Seconds(),
@@ -163,7 +165,7 @@ func checkHost(req spec.Request, limits policy.Limits, host spec.Host) error {
 	}
 	if n := host.MemoryBytes; n > 0 && int64(limits.Memory) > n {
 		errs = append(errs, &policy.FieldError{Field: "memory", Value: limits.Memory.String(),
-			Rule: fmt.Sprintf("the engine's machine has %v", policy.Size(n))})
+			Rule: fmt.Sprintf("the engine's machine has %.3gGiB", float64(n)/float64(policy.GiB))})
 	}
 	if known := host.Runtimes; len(known) > 0 && req.Runtime != "" && !slices.Contains(known, req.Runtime) {
 		errs = append(errs, &policy.FieldError{Field: "runtime", Value: req.Runtime,

@@ -26,6 +26,8 @@ func planCommand(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, e
 		{Role: spec.RoleFinal, Target: spec.FinalDir},
 	}
 	switch {
+	case len(req.Interpreter) > 0 && (layout.Script == "" || req.Interpreter[0] == ""):
+		return nil, nil, &policy.FieldError{Field: "interpreter", Rule: "must be a command that runs a script"}
 	case layout.Script != "" && len(req.Command) > 0:
 		return nil, nil, &policy.FieldError{Field: "command", Rule: "give a script or a command, not both"}
 	case layout.Script != "":
@@ -35,7 +37,12 @@ func planCommand(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, e
 		}
 		target := path.Join(spec.WorkDir, name)
 		binds = append(binds, spec.Bind{Role: spec.RoleProgram, Target: target, ReadOnly: true})
-		return append([]string{"python3", target}, req.Args...), binds, checkWords(req.Args)
+		interpreter := req.Interpreter
+		if len(interpreter) == 0 {
+			interpreter = []string{"python3"}
+		}
+		command := slices.Concat(interpreter, []string{target}, req.Args)
+		return command, binds, checkWords(command)
 	case len(req.Command) > 0 && req.Command[0] != "":
 		command := slices.Concat(req.Command, req.Args)
 		return command, binds, checkWords(command)

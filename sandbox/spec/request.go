@@ -27,9 +27,12 @@ type Request struct {
 	// AllowUnlocked permits an image that differs from the runner's lock (see
 	// sandbox.WithLock). The result then says that the image is not locked, and warns.
 	AllowUnlocked bool `json:"allow_unlocked,omitzero"`
-	// Script is the host path of a Python program. A copy of it is mounted read-only
-	// into the working directory, and run with python3 and Args.
+	// Script is the host path of a program. A copy of it is mounted read-only into the working
+	// directory, and run by Interpreter with Args.
 	Script string `json:"script,omitzero"`
+	// Interpreter is the command of the image that runs Script, with its flags; the default is
+	// python3.
+	Interpreter []string `json:"interpreter,omitempty"`
 	// Command is a command of the image, instead of Script. Its first word is looked up
 	// in the image's PATH. No shell is involved.
 	Command []string `json:"command,omitempty"`
@@ -90,6 +93,9 @@ type Request struct {
 	WorkDir string `json:"work_dir,omitzero"`
 	// Mounts are further files and directories of the host, mounted read-only.
 	Mounts []Mount `json:"mounts,omitempty"`
+	// Aliases are further names of ./input, ./final and files in them, for a program that
+	// expects its files elsewhere. At most [MaxAliases].
+	Aliases []Alias `json:"aliases,omitempty"`
 	// Trees are directories that the program may change. It gets a copy of each, and the
 	// result lists the changes.
 	Trees []Tree `json:"trees,omitempty"`
@@ -132,6 +138,21 @@ type Mount struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 }
+
+// Alias is a symbolic link that exists when the program starts. Target is "input", "final" or a
+// path below one of them; it need not exist. Name is a path in the working directory
+// (submission.csv), or an absolute path (/kaggle/input). The directory of an absolute name then
+// has nothing but aliases, and a program cannot create files in it; its target may also be ".",
+// the working directory.
+//
+// A program that replaces the link, such as by os.replace, no longer writes to the target.
+type Alias struct {
+	Name   string `json:"name"`
+	Target string `json:"target"`
+}
+
+// MaxAliases bounds the aliases of a run.
+const MaxAliases = 64
 
 // Tree is a directory that a program may change, at Target, an absolute path in the
 // container. It starts as a copy of the host directory Source, or empty if Source is empty.

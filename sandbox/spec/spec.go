@@ -257,7 +257,9 @@ type Job struct {
 	// Mounts and Trees are the sources of the binds with those roles, in the same order.
 	Mounts []HostMount `json:"mounts"`
 	Trees  []JobTree   `json:"trees"`
-	Stdin  bool        `json:"stdin"`
+	// Aliases are symbolic links by their absolute paths, each after its directory's.
+	Aliases []Alias `json:"aliases,omitempty"`
+	Stdin   bool    `json:"stdin"`
 	// NoFork prevents the program from starting processes.
 	NoFork bool `json:"no_fork,omitempty"`
 	Keep   bool `json:"keep"`

@@ -50,6 +50,8 @@ type App struct {
 	FieldHints map[string]string
 	// Code is the exit code of a command that did its work.
 	Code int
+	// printed says that the command has printed a document.
+	printed bool
 }
 
 // New returns an App with the environment of this process.
@@ -78,6 +80,9 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	}
 	if a.Code == 0 {
 		a.Code = ExitCode(nil, err)
+	}
+	if a.wantsJSON(err, args) {
+		a.reportJSON(Interrupted(ctx, err))
 	}
 	a.report(Interrupted(ctx, err))
 	return a.Code

@@ -53,10 +53,10 @@ func Subject(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandP
 // read the flag are left out.
 func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
-	var unknown *pflag.NotExistError
 	var number *strconv.NumError
+	var unknown *pflag.NotExistError
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
-		return unknownCommand(cmd, words[0]) // rather than one of its flags
+		return UnknownOrHelp(cmd, words) // rather than one of its flags
 	}
 	if errors.As(err, &unknown) {
 		return unknownFlag(cmd, unknown)
@@ -79,7 +79,14 @@ func UnknownOrHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	return unknownCommand(cmd, args[0])
+	if word := dockerWord(cmd, args[0]); word != "" {
+		return UsageHint("use: "+word, "%s: unknown command %q", Subject(cmd), args[0])
+	}
+	cmd.SuggestionsMinimumDistance = 2 // letters that differ
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return UsageHint("did you mean "+strings.Join(near, " or ")+"?", "%s: unknown command %q", Subject(cmd), args[0])
+	}
+	return Misuse(cmd, "unknown command %q", args[0])
 }
 
 // UsageArgs makes every complaint about the number of arguments, of a command and of those
@@ -93,10 +100,11 @@ func UsageArgs(cmd *cobra.Command) {
 	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return wrongArguments(cmd, args, err)
+			err := check(cmd, args)
+			if err == nil {
+				return nil
 			}
-			return nil
+			return argumentError(cmd, args, err)
 		}
 	}
 	for _, below := range cmd.Commands() {
@@ -166,15 +174,23 @@ func (e *fileError) Hint() string {
 
 // report prints an error, one line for each problem, and hints.
 func (a *App) report(err error) {
-	for line := range strings.Lines(err.Error()) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "sandbox: ")
-		if line != "" {
-			fmt.Fprintf(a.Err, "sandbox: %s\n", terminal.Text(line))
-		}
+	for _, line := range problemLines(err) {
+		fmt.Fprintf(a.Err, "sandbox: %s\n", terminal.Text(line))
 	}
 	for _, hint := range a.Hints(err) {
 		fmt.Fprintf(a.Err, "sandbox: hint: %s\n", terminal.Text(a.RepeatFlags(hint)))
 	}
+}
+
+// problemLines are the lines of an error, one for each problem.
+func problemLines(err error) []string {
+	lines := []string{}
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "sandbox: "); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // Hints returns the hints for an error that may join several, without repetition.
@@ -275,6 +291,7 @@ var fieldHints = map[string]string{
 	"ulimit":         "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
 	"workspace":      "choose another with --workspace",
 	"working folder": "choose another with --workspace",
+	"alias":          "give --alias NAME=TARGET, such as --alias data=input",
 	"mount":          "give other files and folders, which a program may be shown",
 	"tree":           "give another folder, which a program may have a copy of",
 }

@@ -44,6 +44,7 @@ type encoder interface{ Encode() ([]byte, error) }
 
 // PrintJSON prints a value for programs.
 func (a *App) PrintJSON(v any) error {
+	a.printed = true
 	if wire, ok := v.(encoder); ok {
 		text, err := wire.Encode()
 		if err != nil {

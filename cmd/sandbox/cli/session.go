@@ -82,7 +82,7 @@ func (x *Session) AnnounceEnd(ctx context.Context) {
 	said := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(said)
-		x.Logf("ending the program; again: at once")
+		x.Logf("stopping the program; press Ctrl-C again to kill it")
 	})
 	x.announced = func() {
 		if stop() {

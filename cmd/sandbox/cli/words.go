@@ -2,6 +2,8 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,132 +12,169 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 )
 
-const volumes = "use --input DIR for files to read, --final DIR for results, or --mount SRC:DST"
-
-// dockerFlags say how to do here what a flag of docker run does. The keys are long names and
-// single letters.
-var dockerFlags = map[string]string{
-	"v": volumes, "volume": volumes,
-	"rm": "leave it out: a container is always removed after its run; --keep keeps it",
-	"t":  "leave it out: a program has no terminal; -i passes stdin on", "tty": "leave it out: a program has no terminal; -i passes stdin on",
-	"w": "leave it out: a program always starts in a fresh directory of its own", "workdir": "leave it out: a program always starts in a fresh directory of its own",
-	"p": "leave it out: nothing can connect to a program", "publish": "leave it out: nothing can connect to a program",
-	"expose": "leave it out: nothing can connect to a program", "net": "permit single hosts with --allow-host HOST; see: sandbox help network",
-	"privileged": "leave it out: a program never gets privileges", "cap-add": "leave it out: a program never gets capabilities",
-	"cap-drop": "leave it out: a program has no capabilities", "security-opt": "leave it out: the strictest options are always in force",
-	"device": "for GPUs there is --gpus; no other device can be given", "read-only": "leave it out: the root file system is always read-only",
-	"tmpfs": "leave it out: /tmp is a tmpfs, bounded by --tmp-size", "memory-swap": "leave it out: a program has no swap beyond --memory",
-	"entrypoint": "give the command after --", "init": "leave it out: an init process always collects the children of a program",
-	"platform": "choose it when you pull the image: sandbox image pull --platform", "pull": "make the image before: sandbox image ensure NAME",
-	"restart": "leave it out: a run is never repeated by itself", "hostname": "leave it out: the name of the host is fixed",
-}
-
-// dockerCommands are the commands here that do what a command of docker does.
+// dockerCommands are the commands for which users of docker know another name.
 var dockerCommands = map[string]string{
-	"images": "sandbox image list", "inspect": "sandbox show ID", "info": "sandbox doctor", "kill": "sandbox stop --kill ID",
-	"attach": "sandbox logs -f ID", "stats": "sandbox ps", "top": "sandbox ps", "container": "sandbox ls", "containers": "sandbox ls",
-	"pull": "sandbox image ensure NAME", "build": "sandbox image build NAME", "start": "sandbox run", "create": "sandbox run", "restart": "sandbox run",
-	"rmi": "sandbox image prune", "system": "sandbox doctor, or sandbox gc",
-	"events": "sandbox ls", "history": "sandbox ls",
-	"context": "sandbox --context NAME", "network": "sandbox help network", "volume": "sandbox run --input DIR --final DIR", "commit": "sandbox image build NAME",
-	"login": "docker login", "save": "sandbox image export NAME FILE", "load": "sandbox image import FILE",
+	"attach":    "sandbox logs -f RUN",
+	"build":     "sandbox image build",
+	"container": "sandbox ls",
+	"create":    "sandbox run --detach",
+	"history":   "sandbox ls",
+	"images":    "sandbox image list",
+	"info":      "sandbox doctor",
+	"inspect":   "sandbox show RUN",
+	"kill":      "sandbox stop --kill RUN",
+	"list":      "sandbox ls",
+	"load":      "sandbox image import",
+	"pull":      "sandbox image pull",
+	"rmi":       "sandbox image prune",
+	"save":      "sandbox image export",
+	"start":     "sandbox run",
+	"stats":     "sandbox ps",
+	"system":    "sandbox prune",
+	"top":       "sandbox ps",
 }
 
-// unknownFlag is the error of a flag that a command does not have: its hint is how it is done
-// here, or the flag whose name is nearest.
-func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
-	name, shown := e.GetSpecifiedName(), "--"+e.GetSpecifiedName()
-	if letters := e.GetSpecifiedShortnames(); letters != "" {
-		shown = "-" + letters
-		for _, letter := range strings.Split(letters, "") {
-			if cmd.Flags().ShorthandLookup(letter) == nil {
-				name = letter
-				break
-			}
-		}
+// dockerFlags are the answers to flags of `docker run` that no command has.
+var dockerFlags = map[string]string{
+	"a": "stdout and stderr are always shown; stdin is passed on with --interactive", "attach": "stdout and stderr are always shown; stdin is passed on with --interactive",
+	"cap-add": "no program gets capabilities", "privileged": "no program gets privileges", "security-opt": "see docs/security.md for the protection of every run",
+	"device":     "GPUs are requested with --gpus; no other device is passed on",
+	"entrypoint": "give the command after --",
+	"hostname":   "every container has the same host name", "h": "see 'sandbox run --help'; a host name cannot be chosen",
+	"net": "name a network of the engine with --network, or hosts with --allow-host",
+	"p":   "a program cannot be reached from outside", "publish": "a program cannot be reached from outside", "P": "a program cannot be reached from outside",
+	"pull": "images are built and pulled beforehand: sandbox image ensure, sandbox image pull",
+	"rm":   "leave it out: the container of every run is removed; --keep leaves it behind",
+	"t":    "leave it out: programs have no terminal", "tty": "leave it out: programs have no terminal",
+	"tmpfs": "/tmp and the working directory are in memory; their sizes are --tmp-size and --scratch-size",
+	"v":     "use --input DIR and --final DIR, or --mount SRC:DST, which is read-only", "volume": "use --input DIR and --final DIR, or --mount SRC:DST, which is read-only",
+	"w": "leave it out: the working directory is always /work", "workdir": "leave it out: the working directory is always /work",
+}
+
+// unknownFlag is the error for a flag that a command does not have. Its hint is the flag that
+// is meant, or the way of this command where docker has that flag.
+func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	name, dashes := err.GetSpecifiedName(), "--"
+	if short := err.GetSpecifiedShortnames(); short != "" {
+		dashes = "-"
 	}
-	if hint := dockerFlags[name]; hint != "" && cmd.Flags().Lookup("image") != nil {
-		return UsageHint(hint, "%s: unknown flag: %s", Subject(cmd), shown)
+	message := fmt.Sprintf("%s: unknown flag: %s%s", Subject(cmd), dashes, name)
+	if hint, ok := dockerFlags[name]; ok && runsPrograms(cmd) {
+		return UsageHint(hint, "%s", message)
 	}
+	if near := nearestFlag(cmd, name); near != "" && dashes == "--" {
+		return UsageHint("did you mean --"+near+"?", "%s", message)
+	}
+	return Usagef(cmd.CommandPath(), "%s", message)
+}
+
+// runsPrograms reports whether a command has the settings of a run.
+func runsPrograms(cmd *cobra.Command) bool { return cmd.Flags().Lookup("image") != nil }
+
+// nearestFlag is the flag whose name is nearest to a mistyped one; empty if none is near.
+func nearestFlag(cmd *cobra.Command, name string) string {
 	var known []string
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		if !flag.Hidden {
 			known = append(known, flag.Name)
 		}
 	})
-	if near := settings.Nearest(name, known); near != "" && len(name) > 1 {
-		return UsageHint("did you mean --"+near+"?", "%s: unknown flag: %s", Subject(cmd), shown)
-	}
-	return Misuse(cmd, "unknown flag: %s", shown)
+	return settings.Nearest(name, known)
 }
 
-// unknownCommand is the error of a command that does not exist.
-func unknownCommand(cmd *cobra.Command, name string) error {
-	subject := ""
-	if cmd.HasParent() {
-		subject = Subject(cmd) + ": "
-	} else if there := dockerCommands[name]; there != "" {
-		return UsageHint("use "+there, "unknown command %q", name)
-	}
-	cmd.SuggestionsMinimumDistance = 2 // letters that differ
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		return UsageHint("did you mean "+strings.Join(near, " or ")+"?", "%sunknown command %q", subject, name)
-	}
-	return Usagef(cmd.CommandPath(), "%sunknown command %q", subject, name)
-}
-
-// wrongArguments is the error of a command with too many or too few arguments, by the names
-// that its line of usage gives them. cobra's words count arguments and name none.
-func wrongArguments(cmd *cobra.Command, args []string, err error) error {
-	var usage *UsageError
-	if errors.As(err, &usage) {
-		return err
-	}
-	names := argumentsOf(cmd)
-	line, _, _ := strings.Cut(cmd.Use, "\n")
-	hint := "give it as in: sandbox " + strings.TrimSpace(strings.TrimSuffix(Subject(cmd), cmd.Name())+line)
-	missing := len(args)
-	if missing < len(names) && !strings.HasPrefix(names[missing], "[") {
-		name, _, _ := strings.Cut(strings.TrimSuffix(names[missing], "..."), "@")
-		if name == "ID" {
-			return UsageHint("see all runs with: sandbox ls", "%s: which run? Give its ID", Subject(cmd))
-		}
-		return UsageHint(hint, "%s: %s is missing", Subject(cmd), name)
-	}
-	if len(names) == 0 && len(args) > 0 {
+// argumentError is the error for a wrong number of arguments. It names the argument that is
+// missing or too much, by the names in the usage line of the command.
+func argumentError(cmd *cobra.Command, args []string, err error) error {
+	names := argumentNames(cmd)
+	many := len(names) > 0 && strings.Contains(names[len(names)-1], "...")
+	switch {
+	case len(args) < len(names):
+		return UsageHint(argumentHint(cmd, names[len(args)]), "%s: %s is missing", Subject(cmd), strings.TrimSuffix(names[len(args)], "..."))
+	case !many && len(names) == 0:
 		return Misuse(cmd, "takes no argument, and %q is one", args[0])
-	}
-	if len(args) > len(names) {
-		return UsageHint(hint, "%s: one argument too many: %q", Subject(cmd), args[len(names)])
+	case !many:
+		return Misuse(cmd, "%q is one argument too many", args[len(names)])
 	}
 	return Misuse(cmd, "%s", err)
 }
 
-// argumentsOf are the names of the arguments in the line of usage of a command, without its
-// flags. An optional one is in brackets.
-func argumentsOf(cmd *cobra.Command) (names []string) {
+// argumentNames are the names of the arguments that a command needs: the words of its usage
+// line up to the first flag or option.
+func argumentNames(cmd *cobra.Command) []string {
 	line, _, _ := strings.Cut(cmd.Use, "\n")
-	words := strings.Fields(line)[1:]
-	for i := 0; i < len(words); i++ {
-		word := words[i]
+	var names []string
+	for _, word := range strings.Fields(line)[1:] {
 		switch {
-		case word == "[flags]", word == "|":
-		case strings.HasPrefix(word, "["):
-			whole := word
-			for !strings.Contains(whole, "]") && i+1 < len(words) {
-				i++
-				whole += " " + words[i]
-			}
-			if !strings.HasPrefix(whole, "[-") {
-				names = append(names, whole)
-			}
-		case strings.HasPrefix(word, "-"):
-			if i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") && !strings.HasPrefix(words[i+1], "[") {
-				i++ // the value of the flag
-			}
-		default:
-			names = append(names, word)
+		case word == "[flags]":
+			continue
+		case strings.HasPrefix(word, "-"), strings.HasPrefix(word, "["), word == "|":
+			return names
 		}
+		names = append(names, word)
 	}
 	return names
+}
+
+// argumentHint says where the value of an argument comes from.
+func argumentHint(cmd *cobra.Command, name string) string {
+	line, _, _ := strings.Cut(cmd.UseLine(), "\n")
+	use := strings.TrimSuffix(strings.Replace(line, " [flags]", "", 1), " [flags]")
+	if name := strings.TrimSuffix(name, "..."); (name == "ID" || name == "RUN") && cmd.Parent() == cmd.Root() {
+		return "give one, as in: " + use + "; sandbox ls lists the runs, and last is the latest"
+	}
+	return "give one, as in: " + use
+}
+
+// dockerWord is the hint for a command that docker has under another name; empty for none.
+func dockerWord(cmd *cobra.Command, name string) string {
+	if cmd.HasParent() {
+		return ""
+	}
+	return dockerCommands[name]
+}
+
+// errorDocument is the document of a command that failed before it printed one of its own.
+type errorDocument struct {
+	Schema string `json:"schema"`
+	// Error is the first line of Problems.
+	Error    string   `json:"error"`
+	Problems []string `json:"problems"`
+	Hints    []string `json:"hints"`
+	// Code is the exit code.
+	Code int `json:"code"`
+}
+
+// errorSchema is the version of [errorDocument].
+const errorSchema = "evalbox/error/v1"
+
+// wantsJSON reports whether a command line asks for JSON. After a flag that cannot be read the
+// rest of the line was not read, so its words count.
+func (a *App) wantsJSON(err error, args []string) bool {
+	if flag, ok := a.Given["json"]; ok {
+		return flag.Text != "false"
+	}
+	if !errors.As(err, new(*UsageError)) {
+		return false
+	}
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json")
+}
+
+// reportJSON prints an error as a document, if the command has printed none.
+func (a *App) reportJSON(err error) {
+	if a.printed {
+		return
+	}
+	problems := problemLines(err)
+	hints := a.Hints(err)
+	for i := range hints {
+		hints[i] = a.RepeatFlags(hints[i])
+	}
+	document := errorDocument{Schema: errorSchema, Problems: problems, Hints: slices.Concat([]string{}, hints), Code: a.Code}
+	if len(problems) > 0 {
+		document.Error = problems[0]
+	}
+	_ = a.PrintJSON(document) // stderr has the error too
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed" // the wish to begin with
 	"errors"
 	"fmt"
 	"os"
@@ -35,11 +36,12 @@ or NEED_INFO if a program or the image is missing.
 
 'sandbox replay' runs the same again and compares.`,
 		Example: `  sandbox gate run -- pytest -q
+  sandbox gate new > wish.yaml
   sandbox gate seal wish.yaml
-  sandbox gate run wish.lock.json --out gate.out
+  sandbox gate run wish.lock.json --output gate.out
   sandbox gate verify gate.out`,
 	}
-	cmd.AddCommand(newSeal(a), newRun(a), newJudge(a), newVerify(a),
+	cmd.AddCommand(newNew(a), newSeal(a), newRun(a), newJudge(a), newVerify(a), newSign(a),
 		newNormalize(a), a.SchemaCommand(&cobra.Command{
 			Use:     "schema [--lock]",
 			Short:   "Print the JSON Schema of wishes or of their locks",
@@ -87,7 +89,7 @@ func statusLine(v evidence.Verdict) string {
 func noGate(err error) error {
 	var directory *gate.DirectoryError
 	if errors.As(err, &directory) && directory.Hint() == "" {
-		return cli.WithHint(err, "give the folder that a gate left, such as "+defaultOut)
+		return cli.WithHint(err, "name the directory of a gate, such as "+defaultOut)
 	}
 	return err
 }
@@ -148,6 +150,21 @@ if there is any. --hash shows the hash of the behaviour.`,
 	flags.BoolVar(&showSuspects, "suspects", false, "show what still looks as if it changes from run to run")
 	flags.BoolVar(&hash, "hash", false, "show the hash of the behaviour")
 	return cmd
+}
+
+//go:embed wish.yaml
+var wish string
+
+func newNew(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "new",
+		Short: "Print a wish to begin with",
+		Long: `Print a wish to begin with. It is valid, and its comments explain every key and its
+default.`,
+		Example: "  sandbox gate new > wish.yaml",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.Print("%s", wish) },
+	}
 }
 
 // defaultLock is the file name of a sealed wish.
@@ -241,14 +258,9 @@ func verify(ctx context.Context, a *cli.App, s settings.Settings, dir, key strin
 		a.Code = cli.ExitCode(ended(report.Verdict.Status), nil)
 	}
 	return a.Show(s, report, func() error {
-		var lines []string
-		for _, problem := range report.Problems {
-			lines = append(lines, "problem: "+render.Problem(problem))
-		}
 		switch {
 		case !report.OK:
-			a.Say("hint: %s", evidence.ReasonTampered.Hint())
-			return a.PrintAll(append(lines, text.Count(len(report.Problems), "problem")))
+			return printProblems(a, dir, report)
 		case report.Attested:
 			return a.Print("verified, with its signature: %s\n", statusLine(report.Verdict))
 		}
@@ -257,4 +269,60 @@ func verify(ctx context.Context, a *cli.App, s settings.Settings, dir, key strin
 		}
 		return a.Print("verified: %s\n", statusLine(report.Verdict))
 	})
+}
+
+// printProblems prints why a directory does not hold, with a hint for each kind of problem.
+func printProblems(a *cli.App, dir string, report gate.VerifyReport) error {
+	var lines []string
+	for _, problem := range report.Problems {
+		lines = append(lines, "problem: "+render.Problem(problem))
+	}
+	if report.Unsigned {
+		a.Say("hint: sign it with: sandbox gate sign %s --key KEY", cli.ShellWord(dir))
+	}
+	if !report.Unsigned || len(lines) > 1 {
+		a.Say("hint: %s", evidence.ReasonTampered.Hint())
+	}
+	return a.PrintAll(append(lines, text.Count(len(lines), "problem")))
+}
+
+func newSign(a *cli.App) *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:   "sign DIR --key PRIVATE.pem",
+		Short: "Sign a gate directory",
+		Long: `Sign a gate directory, as --sign of 'gate run' does, for example on a machine that has the
+key. The directory is verified first: one that does not hold is not signed. An earlier
+signature is replaced.
+
+The exit code is 0 if it was signed, whatever its verdict is, and 1 if it does not hold.`,
+		Example: "  sandbox gate sign gate.out --key gate.key",
+		Args:    cobra.ExactArgs(1),
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Check(cmd, cli.Required("key"), cli.NotEmpty("", "key"))
+		},
+		RunE: a.With(func(ctx context.Context, _ settings.Settings, args []string) error {
+			private, warning, err := gate.ReadKey(key, args[0])
+			if err != nil {
+				return err
+			}
+			if warning != "" {
+				a.Warn("%s", warning)
+			}
+			report, err := gate.Verify(ctx, args[0], gate.VerifyOptions{})
+			if err != nil {
+				return noGate(err)
+			}
+			if !report.OK {
+				a.Code = cli.ExitProblem
+				return printProblems(a, args[0], report)
+			}
+			if err := gate.Sign(ctx, args[0], private); err != nil {
+				return err
+			}
+			return a.Print("signed %s: %s\n", args[0], statusLine(report.Verdict))
+		}),
+	}
+	cmd.Flags().StringVar(&key, "key", "", "the private key, a `file` (PEM)")
+	return cmd
 }

@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,18 +23,25 @@ import (
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/policy"
 )
 
 type gateFlags struct {
 	gate.Document
-	mode, tools, junit, summary, sign string
-	live, keep                        bool
+	mode, tools, junit, summary, sign, annotations string
+	live, keep, dryRun                             bool
+	env                                            []string
+	egress                                         cli.EgressFlags
+	labels                                         cli.LabelFlags
 }
 
 const (
 	// defaultOut is the gate directory.
 	defaultOut = "gate.out"
+	// shownOutput is how many lines of the output of a failed gate are shown.
+	shownOutput = 20
 	// maxRepeats bounds how often everything runs.
 	maxRepeats = 20
 
@@ -49,18 +59,22 @@ func newRun(a *cli.App) *cobra.Command {
 		Short: "Run a sealed wish, and judge it",
 		Long: `Run the commands of a sealed wish, each in a fresh container with a copy of the
 workspace, and judge what happened. Without a wish, ./wish.lock.json is run; after --
-one command with the defaults, sealed on the spot. Nothing is written back to the
-workspace.
+one command, sealed on the spot, with the flags for its environment, limits and network.
+Nothing is written back to the workspace.
 
-The gate directory of --out holds the evidence: logs, test cases, hashes, what the
+The gate directory of --output holds the evidence: logs, test cases, hashes, what the
 commands tried, GATES.json for a replay, and ExecutionVerdict.json.
 
 The commands do not see reports that lie in the workspace. A sealed wish must name
 them with exclude, because the next run and a replay would find another workspace.
 
+In GitHub Actions, failing tests become annotations, and the summary of the job gets a
+part.
+
 The exit code is 0 PASS, 1 BLOCKED, 3 NEED_INFO, 2 wrong usage, 125 the gate could
 not be carried out, 130 interrupted.`,
 		Example: `  sandbox gate run -- pytest -q
+  sandbox gate run --timeout 30m --memory 4g -- pytest -q
   sandbox gate run wish.lock.json --strict --junit ../junit.xml
   sandbox gate run --baseline HEAD~1 --prove-deterministic 2
   sandbox gate run wish.yaml --seal --sign gate.key --summary github`,
@@ -73,24 +87,33 @@ not be carried out, 130 interrupted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.Out, "out", defaultOut, "new or empty `directory` for the evidence")
+	flags.StringVarP(&f.Out, "output", "o", defaultOut, "new or empty `directory` for the evidence")
 	flags.BoolVar(&f.Replace, "replace", false, "replace an earlier run in that directory")
 	flags.BoolVar(&f.Seal, "seal", false, "seal a wish that is not sealed, on the spot")
-	flags.StringVar(&f.mode, "mode", modeExecute, "execute, or plan: nothing may run")
+	flags.StringVar(&f.Workspace, "root", "", "`directory` to run a command in (default: the current one)")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE` of a command, or NAME for the caller's value; it is in the evidence")
+	f.egress.Register(flags)
+	f.labels.Register(flags)
+	flags.BoolVar(&f.dryRun, "dry-run", false, "check everything, print what would be run as JSON, and run nothing")
+	flags.StringVar(&f.mode, "mode", modeExecute, "`mode` of the run: execute, or plan, in which running anything is a violation")
 	flags.BoolVar(&f.Offline, "offline", false, "no network, whatever the wish says")
 	flags.BoolVar(&f.Strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
 	flags.BoolVar(&f.AllowUnobserved, "allow-unobserved", false, "accept that attempts are known from the output only, for a command on an engine where they cannot be observed")
 	flags.StringVar(&f.Baseline, "baseline", "", "run on this `revision` first: no more tests may fail than there")
 	flags.StringVar(&f.Commit, "commit", "", "run the files of this `revision` from a private checkout; implies --strict")
 	flags.IntVar(&f.Repeats, "prove-deterministic", 1, "run everything `N` times, with the same outcome each time")
-	flags.StringVar(&f.tools, "tools", "", "registry of tools, a `file`: no other command may run")
+	flags.StringVar(&f.tools, "registry", "", "registry of tools, a `file`: no other command may run")
 	flags.BoolVar(&f.NoTools, "no-tools", false, "run nothing: tools are switched off")
 	flags.StringVar(&f.junit, "junit", "", "`file` for a report in JUnit XML")
 	flags.StringVar(&f.summary, "summary", "", "`file` for a summary in Markdown, - for stdout, github for the summary of the job")
+	flags.StringVar(&f.annotations, "annotations", annotateAuto, "`kind` of annotations for a CI system: github, none, or auto: github in GitHub Actions")
 	flags.StringVar(&f.sign, "sign", "", "sign the evidence with the private key in this `file` (PEM)")
 	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the commands while they run")
 	flags.BoolVar(&f.keep, "keep", false, "keep the records of the runs")
-	a.SettingFlags(cmd, append([]string{"image", "allow_unlocked"}, gateKeys...)...)
+	a.SettingFlags(cmd, append([]string{"image", "allow_unlocked", "timeout", "memory", "cpus"}, gateKeys...)...)
+	cli.OldNames(cmd, map[string]string{"out": "output", "tools": "registry"})
+	cli.Choices(cmd, "mode", modeExecute+"\trun the commands", modePlan+"\trunning anything is a violation")
+	cli.Choices(cmd, "annotations", annotateAuto+"\tgithub in GitHub Actions", annotateGitHub+"\terrors of GitHub Actions", annotateNone)
 	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
@@ -114,10 +137,18 @@ func (f *gateFlags) check(a *cli.App, cmd *cobra.Command, args []string) error {
 	rules := []cli.Rule{
 		cli.Wrong(f.mode != modePlan && f.mode != modeExecute, "--mode %q: must be plan or execute", f.mode),
 		cli.Wrong(f.Repeats < 1 || f.Repeats > maxRepeats, "--prove-deterministic %d: must be between 1 and %d", f.Repeats, maxRepeats),
-		cli.NotEmpty("", "out", "baseline", "commit", "tools", "junit", "summary", "sign", "image"),
+		cli.Wrong(!slices.Contains([]string{annotateAuto, annotateGitHub, annotateNone}, f.annotations), "--annotations %q: must be auto, github or none", f.annotations),
+		cli.NotEmpty("", "output", "root", "baseline", "commit", "registry", "junit", "summary", "sign", "image"),
 		cli.Wrong(f.Seal && f.Command != nil, "--seal is for a wish; a command is sealed on the spot"),
 		cli.Wrong(f.AllowUnobserved && f.Command == nil, "--allow-unobserved is for a command; a wish says it with allow_unobserved"),
 		cli.Wrong(f.AllowUnobserved && (f.Strict || f.Commit != ""), "--allow-unobserved and --strict do not go together: strict demands full observation"),
+	}
+	for _, own := range []struct{ flag, key string }{
+		{"root", "io_boundary"}, {"env", "env"}, {"timeout", "limits"}, {"memory", "limits"}, {"cpus", "limits"}, {"allow-host", "network"}, {"add-host", "network"}, {"egress", "network"},
+	} {
+		if f.Command == nil && cmd.Flags().Changed(own.flag) {
+			return cli.UsageHint("see all keys of a wish with: sandbox gate new", "gate run: --%s is for a command after --; a wish has the key %s", own.flag, own.key)
+		}
 	}
 	for _, key := range []string{"image", "allow_unlocked"} {
 		v, given := a.Given[key]
@@ -131,29 +162,33 @@ func (f *gateFlags) check(a *cli.App, cmd *cobra.Command, args []string) error {
 }
 
 func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
-	x, err := begin(ctx, a, f.live, f.keep, f.tools)
+	commands := a.Err // where those of annotations are carried out
+	actions := a.Getenv("GITHUB_ACTIONS") == "true" && f.annotations == annotateAuto
+	var err error
+	o := opening{live: f.live, keep: f.keep, tools: f.tools, labels: f.labels.Read()}
+	if f.Env, err = (&cli.EnvFlags{Pairs: f.env}).Read(a); err != nil {
+		return err
+	}
+	if o.egress, err = f.egress.Read(a); err != nil {
+		return err
+	}
+	x, err := begin(ctx, a, o)
 	if err != nil {
 		return err
 	}
 	defer x.Close()
-	f.PlanOnly = f.mode == modePlan
-	for _, file := range []string{f.junit, f.summary} {
-		if file != "" && file != "-" && file != summaryGitHub {
-			f.Reports = append(f.Reports, file)
-		}
-	}
+	f.ask(a, x.Settings, o.egress)
 	job, err := x.gate.Load(ctx, f.Document)
 	if err != nil {
 		return err
 	}
+	if f.dryRun {
+		return plan(ctx, a, x, job)
+	}
 	var key []byte // its problems are reported before anything runs
 	if f.sign != "" {
-		var warning string
-		if key, warning, err = job.ReadKey(f.sign); err != nil {
+		if key, err = readKey(a, job, f.sign); err != nil {
 			return err
-		}
-		if warning != "" {
-			a.Warn("%s", warning)
 		}
 	}
 	document := f.Document
@@ -164,22 +199,127 @@ func runGate(ctx context.Context, a *cli.App, f gateFlags) error {
 		document.Workspace = job.WishDir
 	}
 	ctx, record := x.Trial(ctx, trial.Job{Kind: x.gate.Trial().Kind(), Name: job.Lock.Wish.Name}, document)
-	report, runErr := x.gate.Run(ctx, job)
-	end, _ := report.Trial(record.Job(), runErr) // only what the command reports as well
+	made, runErr := x.gate.Run(ctx, job)
+	end, _ := made.Trial(record.Job(), runErr) // only what the command reports as well
 	record.Record(ctx, runErr, end)
 	_ = x.Ended() // the evidence has all output
-	if report.Verdict.Schema == "" {
+	if made.Verdict.Schema == "" {
 		return runErr // there is no verdict
 	}
 	var signErr error
 	if key != nil && runErr == nil {
-		signErr = gate.Sign(ctx, report.Dir, key)
+		signErr = gate.Sign(ctx, made.Dir, key)
 	}
-	signed := key != nil && runErr == nil && signErr == nil
-	err = errors.Join(runErr, signErr, f.writeReports(a, report))
-	return x.Finish(cli.ExitCode(ended(report.Verdict.Status), err), gated{report.Verdict, report.Dir, signed}, err, func() []string {
-		return render.Gate(report, render.GateView{Seconds: x.seconds, Signed: signed, Hint: a.RepeatFlags}, a.Palette())
-	})
+	return x.present(ctx, f, made, ending{runErr, signErr, key != nil && runErr == nil && signErr == nil, actions, commands})
+}
+
+// ending is what a run of a gate comes to, beside its report.
+type ending struct {
+	runErr, signErr error
+	signed          bool
+	// actions says that this is a job of GitHub, and commands is where annotations go.
+	actions  bool
+	commands io.Writer
+}
+
+// present writes the reports of a gate, and shows how it ended.
+func (x *session) present(ctx context.Context, f gateFlags, made gate.Report, end ending) error {
+	in := report.Input{Manifest: made.Manifest, Tests: made.Tests, Verdict: made.Verdict}
+	if f.junit != "" {
+		in.Times = made.Times(ctx)
+	}
+	err := errors.Join(end.runErr, end.signErr, f.writeReports(x.App, in, end.actions))
+	code := cli.ExitCode(ended(made.Verdict.Status), err)
+	lines := func() []string {
+		return render.Gate(made, render.GateView{Seconds: x.seconds, Signed: end.signed, Output: f.output(made), Hint: x.RepeatFlags}, x.Palette())
+	}
+	if only := cli.Interrupted(ctx, err); end.runErr != nil && len(cli.Joined(only)) == 1 && errors.As(only, new(cli.SignalError)) {
+		lines = func() []string { return []string{only.Error() + "; nothing was judged"} }
+		if !x.IsQuiet(x.Settings) {
+			err = nil // the line says it
+		}
+	} else if !x.Settings.Quiet && (end.actions || f.annotations == annotateGitHub) {
+		defer func() { _, _ = end.commands.Write(report.Annotations(in, inRepository(x.App, made.Manifest))) }() // as lines on stderr
+	}
+	return x.Finish(code, gated{made.Verdict, made.Dir, end.signed}, err, lines)
+}
+
+// ask puts what the flags say about a command into its document.
+func (f *gateFlags) ask(a *cli.App, s settings.Settings, egress *policy.Egress) {
+	f.PlanOnly = f.mode == modePlan
+	for key, set := range map[string]func(){
+		"timeout": func() { f.Limits.TimeoutMS = s.Limits.Timeout.Milliseconds() },
+		"memory":  func() { f.Limits.MemoryBytes = int64(s.Limits.Memory) },
+		"cpus":    func() { f.Limits.MilliCPUs = int64(math.Round(s.Limits.CPUs * 1000)) },
+	} {
+		if _, given := a.Given[key]; given {
+			set()
+		}
+	}
+	if egress != nil {
+		f.Network = &evidence.Egress{Level: string(egress.Level), Allow: egress.Allow, Deny: egress.Deny}
+	}
+	for _, file := range []string{f.junit, f.summary} {
+		if file != "" && file != "-" && file != summaryGitHub {
+			f.Reports = append(f.Reports, file)
+		}
+	}
+}
+
+// planned is the JSON of `gate run --dry-run`.
+type planned struct {
+	Schema string `json:"schema"`
+	gate.Plan
+}
+
+// plan prints what a job would do, and why nothing would run.
+func plan(ctx context.Context, a *cli.App, x *session, job gate.Job) error {
+	p, err := x.gate.Plan(ctx, job)
+	if err != nil {
+		return err
+	}
+	if len(p.Findings) > 0 {
+		a.Code = cli.ExitProblem
+		if err := a.PrintLines(render.Findings(evidence.Verdict{Findings: p.Findings}, a.RepeatFlags)); err != nil {
+			return err
+		}
+	}
+	return a.PrintJSON(planned{"evalbox/gate-plan/v1", p})
+}
+
+// readKey reads the private key that signs a job, and warns of one that others may read.
+func readKey(a *cli.App, job gate.Job, file string) ([]byte, error) {
+	key, warning, err := job.ReadKey(file)
+	if warning != "" {
+		a.Warn("%s", warning)
+	}
+	return key, err
+}
+
+// output is the end of the output of the gates that failed, unless it was shown already.
+func (f *gateFlags) output(r gate.Report) map[int][]string {
+	all := map[int][]string{}
+	for _, c := range r.Tests.Commands {
+		if f.live || !c.Started || report.Met(c) {
+			continue
+		}
+		lines, err := r.Tail(c.Index, shownOutput)
+		if err != nil || len(lines) == 0 {
+			lines = []string{"(it printed nothing)"}
+		}
+		all[c.Index] = lines
+	}
+	return all
+}
+
+// inRepository is the workspace relative to the repository of a job of GitHub; empty if it is not
+// below it.
+func inRepository(a *cli.App, m evidence.RunManifest) string {
+	rel, err := filepath.Rel(fsx.RealPath(a.Getenv("GITHUB_WORKSPACE")), m.Workspace)
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return filepath.ToSlash(rel)
 }
 
 // ended is how a gate ended, as the exit code sees it.
@@ -211,16 +351,32 @@ type session struct {
 	seconds map[int]float64
 }
 
+// opening is how a harness is opened. egress has the addresses of names.
+type opening struct {
+	live, keep bool
+	tools      string
+	labels     map[string]string
+	egress     *policy.Egress
+}
+
 // begin opens the harness, and shows a gate while it runs: its steps at a terminal, and with
-// live the output of its commands.
-func begin(ctx context.Context, a *cli.App, live, keep bool, tools string) (*session, error) {
+// live the output of its commands. The runner of GitHub Actions reads commands from the output of
+// a step: what tests print must be none.
+func begin(ctx context.Context, a *cli.App, with opening) (*session, error) {
 	s, err := a.Settings()
 	if err != nil {
 		return nil, err
 	}
-	o := gate.Options{Request: s.Request(), Keep: keep, Policy: s.Policy()}
-	if tools != "" {
-		o.Tools, err = cli.ReadFile(toolsFile, tools, func(text []byte, source string) (registry.Registry, error) {
+	if a.Getenv("GITHUB_ACTIONS") == "true" {
+		a.Err = report.NoCommands(a.Err)
+		if !s.JSON { // a document stays as it is
+			a.Out = report.NoCommands(a.Out)
+		}
+	}
+	o := gate.Options{Request: s.Request(), Keep: with.keep, Policy: s.Policy()}
+	o.Request.Labels, o.Request.Egress = with.labels, with.egress
+	if with.tools != "" {
+		o.Tools, err = cli.ReadFile(toolsFile, with.tools, func(text []byte, source string) (registry.Registry, error) {
 			sum := sha256.Sum256(text)
 			o.ToolRegistry = hex.EncodeToString(sum[:])
 			return registry.Parse(text, source)
@@ -230,7 +386,7 @@ func begin(ctx context.Context, a *cli.App, live, keep bool, tools string) (*ses
 		}
 	}
 	view := cli.Hidden
-	if live {
+	if with.live {
 		view = cli.Shown
 	}
 	x := &session{seconds: map[int]float64{}}
@@ -265,9 +421,16 @@ const (
 	githubSummary = "GITHUB_STEP_SUMMARY"
 )
 
-// writeReports writes the reports of --junit and --summary.
-func (f *gateFlags) writeReports(a *cli.App, r gate.Report) error {
-	in := report.Input{Manifest: r.Manifest, Tests: r.Tests, Verdict: r.Verdict}
+// Kinds of annotations.
+const (
+	annotateAuto   = "auto"
+	annotateGitHub = "github"
+	annotateNone   = "none"
+)
+
+// writeReports writes the reports of --junit and --summary. In a job of GitHub, actions, its
+// summary gets a part in any case.
+func (f *gateFlags) writeReports(a *cli.App, in report.Input, actions bool) error {
 	var errs []error
 	if f.junit != "" {
 		text, err := report.JUnit(in)
@@ -276,13 +439,14 @@ func (f *gateFlags) writeReports(a *cli.App, r gate.Report) error {
 		}
 		errs = append(errs, err)
 	}
+	if job := a.Getenv(githubSummary); f.summary == summaryGitHub || actions && job != "" {
+		errs = append(errs, appendTo(job, report.Markdown(in)))
+	}
 	switch f.summary {
-	case "":
+	case "", summaryGitHub:
 	case "-":
 		_, err := a.Out.Write(report.Markdown(in))
 		errs = append(errs, cli.ReaderGone(err))
-	case summaryGitHub:
-		errs = append(errs, appendTo(a.Getenv(githubSummary), report.Markdown(in)))
 	default:
 		errs = append(errs, writeReport(f.summary, report.Markdown(in)))
 	}
@@ -313,6 +477,7 @@ func appendTo(file string, text []byte) error {
 func NewReplay(a *cli.App) *cobra.Command {
 	var o gate.ReplayOptions
 	var keep, live bool
+	var labels cli.LabelFlags
 	cmd := &cobra.Command{
 		Use:   "replay GATES.json|DIR",
 		Short: "Run a gate again, and compare",
@@ -321,20 +486,20 @@ files, and compare exit codes, counts, logs and outputs with what was recorded. 
 tools and files must be the recorded ones, or nothing is run.
 
 A GATES.json alone, of whatever origin, is run in the default image with the defaults,
-on the directory of --workspace, and compared as far as it says anything.
+on the directory of --root, and compared as far as it says anything.
 
 The exit code is 0 the same, 1 different, 3 it cannot be replayed, 2 wrong usage, 125
 the replay could not be carried out, 130 interrupted.`,
 		Example: `  sandbox replay gate.out
-  sandbox replay GATES.json --workspace ~/project --json | jq .differences`,
+  sandbox replay GATES.json --root ~/project --json | jq .differences`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.Check(cmd, cli.NotEmpty(cli.Folder, "workspace", "out"),
-				cli.Wrong(o.Replace && o.OutDir == "", "--replace is for --out")); err != nil {
+			if err := cli.Check(cmd, cli.NotEmpty(cli.Folder, "root", "output"),
+				cli.Wrong(o.Replace && o.OutDir == "", "--replace is for --output")); err != nil {
 				return err
 			}
 			ctx := cmd.Context()
-			x, err := begin(ctx, a, live, keep, "")
+			x, err := begin(ctx, a, opening{live: live, keep: keep, labels: labels.Read()})
 			if err != nil {
 				return err
 			}
@@ -358,12 +523,14 @@ the replay could not be carried out, 130 interrupted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Workspace, "workspace", "", "`directory` to run on (default: where it was)")
-	flags.StringVar(&o.OutDir, "out", "", "new or empty `directory` for the evidence of the replay")
+	flags.StringVar(&o.Workspace, "root", "", "`directory` to run on (default: where it was)")
+	flags.StringVarP(&o.OutDir, "output", "o", "", "new or empty `directory` for the evidence of the replay")
 	flags.BoolVar(&o.Replace, "replace", false, "replace an earlier run in that directory")
 	flags.BoolVarP(&live, "live", "v", false, "show the output of the commands while they run")
 	flags.BoolVar(&keep, "keep", false, "keep the records of the runs")
+	labels.Register(flags)
 	a.SettingFlags(cmd, gateKeys...)
+	cli.OldNames(cmd, map[string]string{"workspace": "root", "out": "output"})
 	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }

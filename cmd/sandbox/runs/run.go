@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,10 +25,15 @@ type runFlags struct {
 	labels                    cli.LabelFlags
 	ulimits                   []string
 	egress                    cli.EgressFlags
+	mounts                    cli.MountFlags
+	aliases                   cli.AliasFlags
 	id, name, input, final    string
 	interactive, keep, dryRun bool
+	noSummary                 bool
 	// dash is the number of arguments before "--", -1 without one.
 	dash int
+	// known reports whether a word is a flag of the command.
+	known func(word string) bool
 }
 
 // NewRun returns the command `run`.
@@ -38,16 +42,20 @@ func NewRun(a *cli.App) *cobra.Command { return newRunWith(a, new(runFlags)) }
 // newRunWith returns the command whose flags fill f.
 func newRunWith(a *cli.App, f *runFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run [flags] SCRIPT.py [ARG...]\n  sandbox run [flags] -- COMMAND [ARG...]",
+		Use:   "run [flags] SCRIPT [ARG...]\n  sandbox run [flags] -- COMMAND [ARG...]",
 		Short: "Run a script or a command in a fresh container",
-		Long: `Run a Python script, or any command of the image, in a fresh container.
+		Long: `Run a script, or any command of the image, in a fresh container.
 
-Arguments after the script are the script's. The program works in a directory that
-vanishes; it finds the directory of --input, read-only, in ./input, and what it leaves
-in ./final is collected into the directory of --final. That directory is emptied first:
-what an earlier run left there is deleted, anything else is moved aside, into a
-directory FINAL.before-ID beside it. Of a script only the file itself is there: put
-modules that it imports into the directory of --input and add that to sys.path.
+A script is a file that ends in .py, or a file that begins with #! and the name of an
+interpreter in the image; - reads a Python script from stdin. Arguments after the script
+are the script's.
+
+The program works in a directory that vanishes. It finds the directory of --input,
+read-only, in ./input, and the files it leaves in ./final are collected into the directory
+of --final. That directory is emptied first: files of an earlier run are deleted there,
+anything else is moved aside, into a directory FINAL.before-ID beside it. Only the script
+itself is copied: add a module or a data file with --mount helper.py:helper.py. A program
+that expects its files elsewhere finds them there with --alias.
 
 The exit code is the program's, except: 124 time limit, 125 the sandbox failed or
 refused, 126 and 127 the command cannot be executed or does not exist, 130
@@ -57,12 +65,14 @@ exited with 0), 2 wrong usage.
 Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 		Example: `  sandbox run train.py --epochs 3
   sandbox run --input data --final out --memory 8g --timeout 2h train.py
+  sandbox run --input data --alias /kaggle/input=input --alias submission.csv=final/submission.csv solve.py
   sandbox run --json -- python3 -c 'print(1)' > result.json
   sandbox run -e SEED=7 --gpus all train.py
   sandbox run --dry-run train.py                  show the plan, run nothing`,
 		Args: cobra.ArbitraryArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			f.dash = cmd.ArgsLenAtDash()
+			f.known = func(word string) bool { return cmd.Flags().Lookup(word) != nil }
 			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error { return run(ctx, a, s, *f, args) }),
@@ -72,6 +82,8 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.SetInterspersed(false)
 	flags.StringVar(&f.input, "input", "", "`directory` that the program finds, read-only, as ./input")
 	flags.StringVar(&f.final, "final", "", "`directory` for what the program leaves in ./final; what no run left there is moved aside")
+	f.mounts.Register(flags)
+	f.aliases.Register(flags)
 	f.env.Register(flags)
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
 	a.SettingFlags(cmd, cli.RequestKeys...)
@@ -81,6 +93,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
 	f.labels.Register(flags)
 	a.SettingFlags(cmd, "json", "quiet", "raw")
+	flags.BoolVar(&f.noSummary, "no-summary", false, "leave out the last line about the run, and hints; warnings stay")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
 	return cmd
@@ -88,11 +101,18 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 
 func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args []string) error {
 	a.FieldHints = map[string]string{
-		"final": "name a folder of its own with --final; without it the outputs stay in the run's record",
+		"final": "name a directory of its own with --final; without it the outputs stay in the run's record",
 	}
-	req, err := f.request(a, s, args)
+	req, clean, err := f.request(a, s, args)
+	defer clean()
 	if err != nil {
 		return err
+	}
+	if word := f.misplaced(req); word != "" && !a.IsQuiet(s) {
+		a.Say("hint: %s after the script is an argument of the script; flags of run come before it", word)
+	}
+	if near := nearScript(req.Script); near != "" {
+		a.FieldHints["script"] = "did you mean " + near + "?"
 	}
 	x, err := a.Begin(ctx, s, cli.Piped)
 	if err != nil {
@@ -120,6 +140,11 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	}
 	return x.Finish(a.Code, res, runErr, func() []string {
 		lines := render.Run(res, req, finalOf(x.Box.Store(), req.Final, res.ID), a.Palette())
+		if f.noSummary {
+			lines = lines[:len(lines)-1]
+		} else {
+			lines = append(lines, hints(res, req, look(s, req, res.Image.Name))...)
+		}
 		isLive := func(warning string) bool { return strings.HasPrefix(warning, liveWarning) }
 		if shown != nil && !slices.ContainsFunc(res.Warnings, isLive) {
 			lines = slices.Insert(lines, 0, "warning: "+liveWarning+terminal.Line(shown.Error()))
@@ -145,19 +170,39 @@ func ensurePool(ctx context.Context, a *cli.App, box *sandbox.Runner) {
 // liveWarning begins the warning of a result whose live output failed.
 const liveWarning = "live output: "
 
-// request turns a command line into a request.
-func (f *runFlags) request(a *cli.App, s settings.Settings, args []string) (sandbox.Request, error) {
-	req := s.Request()
+// request turns a command line into a request. The caller calls clean after the run.
+func (f *runFlags) request(a *cli.App, s settings.Settings, args []string) (req sandbox.Request, clean func(), err error) {
+	clean = func() {}
+	if req, err = f.flags(a, s); err != nil {
+		return req, clean, err
+	}
+	if len(args) > 0 && args[0] == "-" && f.dash != 0 {
+		if f.interactive {
+			return req, clean, usagef("run: stdin is the script with -, and the program's with --interactive: give one of them")
+		}
+		args = slices.Clone(args)
+		if args[0], clean, err = scriptOfStdin(a.In); err != nil {
+			return req, clean, err
+		}
+	}
+	return req, clean, program(&req, args, f.dash)
+}
+
+// flags turns the flags of a command line into a request without a program.
+func (f *runFlags) flags(a *cli.App, s settings.Settings) (req sandbox.Request, err error) {
+	req = s.Request()
 	req.ID, req.Name, req.Input, req.Final, req.Keep = f.id, f.name, f.input, f.final, f.keep
 	req.Labels = f.labels.Read()
-	err := program(&req, args, f.dash)
-	if err != nil {
-		return sandbox.Request{}, err
-	}
 	if req.Env, err = f.env.Read(a); err != nil {
 		return sandbox.Request{}, err
 	}
 	req.Secrets = f.env.Secrets()
+	if req.Mounts, err = f.mounts.Read(a); err != nil {
+		return sandbox.Request{}, err
+	}
+	if req.Aliases, err = f.aliases.Read(a); err != nil {
+		return sandbox.Request{}, err
+	}
 	if req.Egress, err = f.egress.Read(a); err != nil {
 		return sandbox.Request{}, err
 	}
@@ -184,14 +229,20 @@ func program(req *sandbox.Request, args []string, dash int) error {
 		return usagef("run: the command is empty")
 	case dash == 0:
 		req.Command = args
-	case filepath.Ext(args[0]) == ".py" || fsx.IsDir(args[0]):
-		// A directory is refused where every script is checked.
+	case filepath.Ext(args[0]) == ".py" || fsx.IsDir(args[0]) || !isFile(args[0]) && slices.Contains(scriptNames, filepath.Ext(args[0])):
+		// Where every script is checked, a directory is refused, and a file that does not exist.
 		req.Script, req.Args = args[0], args[1:]
 	default:
-		return cli.UsageHint(noScriptHint(args), "run: %q is not a Python script (*.py)", args[0])
+		if req.Interpreter = interpreterOf(args[0]); req.Interpreter == nil {
+			return cli.UsageHint(noScriptHint(args), "run: %q is not a script: it neither ends in .py nor begins with #!", args[0])
+		}
+		req.Script, req.Args = args[0], args[1:]
 	}
 	return nil
 }
+
+// scriptNames are the ends of the names of scripts. Such a name is not a command of an image.
+var scriptNames = []string{".sh", ".bash", ".R", ".r", ".jl", ".js", ".pl", ".rb"}
 
 // noScriptHint is the hint for a program that is not a script. A file of this machine is
 // not in the image, so "--" alone would not help.
@@ -200,18 +251,12 @@ func noScriptHint(args []string) string {
 	switch ext := strings.ToLower(filepath.Ext(name)); {
 	case ext == ".py":
 		return "the name of a Python script ends in .py, in small letters"
-	case isFile(name) && !filepath.IsAbs(name), slices.Contains([]string{".sh", ".bash", ".r", ".jl", ".js", ".pl", ".rb"}, ext):
-		return "the file is not in the image: put it into a folder and run it from there, as in: " +
-			"sandbox run --input FOLDER -- sh input/" + filepath.Base(name)
+	case isFile(name):
+		return "begin the script with #! and its interpreter, such as #!/bin/sh; or name a Python script *.py"
 	}
 	quoted := make([]string, len(args))
 	for i, arg := range args {
 		quoted[i] = cli.ShellWord(arg)
 	}
 	return "to run a command of the image: sandbox run -- " + strings.Join(quoted, " ")
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }

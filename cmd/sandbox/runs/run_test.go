@@ -25,13 +25,16 @@ func TestFlagsToRequest(t *testing.T) {
 		"--shm-size", "64m", "--pids-limit", "100", "-u", "1000:1000", "--transfer", "copy", "--ulimit", "nofile=64:128", "--ulimit", "nproc=9",
 		"-l", "team=ml", "--label", "bare", "--name", "first", "--timeout", "90", "--soft-timeout", "80", "--soft-signal", "SIGINT", "--grace", "2s", "--input", "data",
 		"--final", "out", "--keep", "--tmp-size", "1m", "--scratch-size", "2m", "--disk", "3m", "--output-limit", "4m",
+		"--mount", "data/a:/host/a:ro", "--mount", "b:c/b/", "--alias", "data=./input", "--alias", "./x=final/x",
 		"--id", "run-1", "train.py", "--epochs", "3", "--", "-q")
 	require.Equal(t, sandbox.Request{
 		ID: "run-1", Name: "first", Labels: map[string]string{"team": "ml", "bare": ""},
 		Image: "python", Script: "train.py", Args: []string{"--epochs", "3", "--", "-q"},
 		Input: "data", Final: "out",
-		Env:  map[string]string{"A": "flag", "B": "file", "HOME_MADE": "yes", "EMPTY": ""},
-		User: "1000:1000", Network: "none", Runtime: "runsc", GPUs: "device=0,1",
+		Mounts:  []spec.Mount{{Source: "data/a", Target: "/host/a"}, {Source: "b", Target: "/work/c/b"}},
+		Aliases: []spec.Alias{{Name: "data", Target: "input"}, {Name: "x", Target: "final/x"}},
+		Env:     map[string]string{"A": "flag", "B": "file", "HOME_MADE": "yes", "EMPTY": ""},
+		User:    "1000:1000", Network: "none", Runtime: "runsc", GPUs: "device=0,1",
 		SoftSignal: "SIGINT",
 		GPUDriver:  "cdi", GPUShare: true, GPUWait: 2 * time.Minute,
 		Limits: policy.Limits{
@@ -52,19 +55,25 @@ func TestCommandToRequest(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Mkdir("folder", 0o755))
+	write(t, "notes.txt", "notes\n")
 	tests := map[string]struct {
 		args []string
 		want string
 	}{
-		"nothing":            {nil, "nothing to run"},
-		"nothing after --":   {[]string{"--"}, "the command is empty"},
-		"empty command":      {[]string{"--", ""}, "the command is empty"},
-		"command without --": {[]string{"python3", "-V"}, `"python3" is not a Python script`},
-		"shell script":       {[]string{"run.sh"}, `"run.sh" is not a Python script`},
-		"env without a name": {[]string{"-e", "=x", "a.py"}, "must be NAME=VALUE or NAME"},
-		"ulimit":             {[]string{"--ulimit", "nofile", "a.py"}, `--ulimit "nofile": must be NAME=SOFT[:HARD]`},
-		"ulimit of whom":     {[]string{"--ulimit", "souls=1", "a.py"}, "must be NAME=SOFT[:HARD]"},
-		"ulimit upside down": {[]string{"--ulimit", "nofile=9:8", "a.py"}, "must be NAME=SOFT[:HARD]"},
+		"nothing":                {nil, "nothing to run"},
+		"nothing after --":       {[]string{"--"}, "the command is empty"},
+		"empty command":          {[]string{"--", ""}, "the command is empty"},
+		"command without --":     {[]string{"python3", "-V"}, `"python3" is not a script`},
+		"text file":              {[]string{"notes.txt"}, `"notes.txt" is not a script`},
+		"env without a name":     {[]string{"-e", "=x", "a.py"}, "must be NAME=VALUE or NAME"},
+		"ulimit":                 {[]string{"--ulimit", "nofile", "a.py"}, `--ulimit "nofile": must be NAME=SOFT[:HARD]`},
+		"mount without a target": {[]string{"--mount", "a", "a.py"}, "must be SOURCE:TARGET"},
+		"mount without a source": {[]string{"--mount", ":a", "a.py"}, "must be SOURCE:TARGET"},
+		"writable mount":         {[]string{"--mount", "a:b:rw", "a.py"}, "a mount is read-only"},
+		"alias of nothing":       {[]string{"--alias", "a", "a.py"}, "must be NAME=TARGET"},
+		"two uses of stdin":      {[]string{"-i", "-"}, "give one of them"},
+		"ulimit of whom":         {[]string{"--ulimit", "souls=1", "a.py"}, "must be NAME=SOFT[:HARD]"},
+		"ulimit upside down":     {[]string{"--ulimit", "nofile=9:8", "a.py"}, "must be NAME=SOFT[:HARD]"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,13 +85,18 @@ func TestWrongUsage(t *testing.T) {
 	}
 	// A file of this machine is not in the image; "--" alone would not help.
 	for name, want := range map[string]string{
-		"run.sh": "sandbox run --input FOLDER -- sh input/run.sh", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
+		"notes.txt": "begin the script with #!", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
 	} {
 		_, err := tryRequest(t, nil, name, "it's")
 		require.Contains(t, new(cli.App).Hints(err)[0], want)
 	}
 	// A folder is refused by the check of scripts, as a folder.
 	require.Equal(t, "folder", requestOf(t, nil, "folder").Script)
+	// So is a script that does not exist, whatever its language is.
+	require.Equal(t, "missing.sh", requestOf(t, nil, "missing.sh").Script)
+	write(t, "job", "#!/bin/sh -e\n")
+	got := requestOf(t, nil, "job", "-x", "--", "--memory")
+	require.Equal(t, sandbox.Request{Script: "job", Interpreter: []string{"/bin/sh", "-e"}, Args: []string{"-x", "--", "--memory"}, Labels: map[string]string{}}, sandbox.Request{Script: got.Script, Interpreter: got.Interpreter, Args: got.Args, Labels: got.Labels})
 }
 
 func requestOf(t *testing.T, environ []string, args ...string) sandbox.Request {
@@ -95,14 +109,29 @@ func requestOf(t *testing.T, environ []string, args ...string) sandbox.Request {
 // tryRequest reads the flags of `run` as the command does, and runs nothing.
 func tryRequest(t *testing.T, environ []string, args ...string) (sandbox.Request, error) {
 	t.Helper()
+	_, req, err := readFlags(t, environ, args...)
+	return req, err
+}
+
+func flagsOf(t *testing.T, args ...string) (runFlags, sandbox.Request) {
+	t.Helper()
+	f, req, err := readFlags(t, nil, args...)
+	require.NoError(t, err)
+	return f, req
+}
+
+func readFlags(t *testing.T, environ []string, args ...string) (runFlags, sandbox.Request, error) {
+	t.Helper()
 	a := &cli.App{Environ: environ, ConfigFile: emptyFile(t), Given: settings.Flags{}, Command: "sandbox run"}
 	var flags runFlags
 	cmd := newRunWith(a, &flags)
 	require.NoError(t, cmd.ParseFlags(args))
-	flags.dash = cmd.ArgsLenAtDash()
+	require.NoError(t, cmd.PreRunE(cmd, nil))
 	s, err := a.Settings()
 	require.NoError(t, err)
-	return flags.request(a, s, cmd.Flags().Args())
+	req, clean, err := flags.request(a, s, cmd.Flags().Args())
+	clean()
+	return flags, req, err
 }
 
 func emptyFile(t *testing.T) string {

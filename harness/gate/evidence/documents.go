@@ -6,6 +6,7 @@ const (
 	ObservationsV1  = "evalbox/observations/v1"
 	NormalizationV1 = "evalbox/normalization/v1"
 	EnvSnapshotV1   = "evalbox/env-snapshot/v1"
+	WorkspaceV1     = "evalbox/workspace/v1"
 	// manifestVersion is the version of [Manifest] (RO-07).
 	manifestVersion = "1.0.0"
 )
@@ -47,6 +48,14 @@ type EnvSnapshot struct {
 	Toolchain        []ToolMount       `json:"toolchain"`
 	Engine           string            `json:"engine"` // carried the containers, as Runtime
 	Runtime          string            `json:"runtime"`
+}
+
+// Workspace is workspace.json: what the hash of the workspace in [EnvSnapshot] covers. It says
+// which files differ if that hash does. A directory with more than 20,000 entries has none.
+type Workspace struct {
+	Schema string `json:"schema"`
+	// Entries are the kind and the content of each entry, by its path.
+	Entries map[string]string `json:"entries"`
 }
 
 // Outcome is the end of a test case.

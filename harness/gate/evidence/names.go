@@ -32,6 +32,7 @@ const (
 	NormalizationFile = Dir + "/normalization.json" // rules, and text that still looks unstable
 	BehaviorHashFile  = Dir + "/behavior_hash.txt"  // of the normalized log (RO-12 without the seed)
 	EnvSnapshotFile   = Dir + "/env_snapshot.json"  // the environment of the gates (RO-07)
+	WorkspaceFile     = Dir + "/workspace.json"     // the files that the gates got
 	FindingsFile      = Dir + "/findings.json"      // the findings of nodes 1 to 4
 	ChangesFile       = Dir + "/changes.json"       // with a baseline only (RO-04), as the patch
 	PatchFile         = Dir + "/patch.diff"
@@ -102,7 +103,7 @@ func roleOf(name string) Role {
 	switch {
 	case name == WishLockFile, name == RunManifestFile, name == PlanFile:
 		return RolePlan
-	case name == EnvSnapshotFile:
+	case name == EnvSnapshotFile, name == WorkspaceFile:
 		return RoleSnapshot
 	case name == PatchFile, below(name, OutputsDir), below(name, RawDir) && strings.Contains(name, "/outputs/"): // of a repeat
 		return RoleArtifact

@@ -75,11 +75,14 @@ func (x *run) prepare(ctx context.Context) (err error) {
 		Schema: evidence.EnvSnapshotV1, GitCommit: x.m.Repo.Commit, GitDirty: x.m.Repo.Dirty, RepoRoot: x.m.Repo.Root,
 		Image: x.m.Toolchain.Image, Toolchain: []evidence.ToolMount{},
 	}
-	if x.snapshot.Workspace, err = x.hashOf(ctx, x.workspace); err != nil {
+	entries := map[string]string{}
+	if x.snapshot.Workspace, err = x.hashOf(ctx, x.workspace, func(name, content string) { entries[name] = content }); err != nil {
 		return err
 	}
 	if x.o.Recorded != "" && x.o.Recorded != x.snapshot.Workspace {
-		_ = x.refuse(evidence.ReasonEnvironment, 0, "workspace", "holds other files than were recorded") // and the tools
+		_ = x.refuse(evidence.ReasonEnvironment, 0, "workspace", "holds other files than were recorded"+differing(x.o.RecordedEntries, entries)) // and the tools
+	} else if err := x.writeEntries(entries); err != nil {
+		return err
 	}
 	var bins []string
 	for _, tool := range x.m.Toolchain.Mounts {

@@ -80,6 +80,9 @@ func (x *run) request(p *pass, g evidence.Gate) (sandbox.Request, error) {
 	req.Limits = limits(x.m.TimeoutCaps, g)
 	if e := x.m.Egress; e != nil && !x.m.Mode.Offline {
 		req.Egress = &policy.Egress{Level: policy.NetworkLevel(e.Level), Allow: e.Allow, Deny: e.Deny}
+		if own := x.o.Request.Egress; own != nil {
+			req.Egress.Resolve = own.Resolve
+		}
 	}
 	// The kernel reports attempts at what the boundary and the mode forbid (RT-08, RT-09). The
 	// result says what this engine cannot observe; that is for the judge.

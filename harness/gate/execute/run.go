@@ -8,7 +8,7 @@
 //	raw/NN.outputs.json                    which files were kept, and which were not, and why
 //	outputs/NN/…                           the files of artifact_paths that it created or changed
 //
-// and env_snapshot.json with the environment of the gates. The gates on the baseline write to
+// and env_snapshot.json and workspace.json with the environment of the gates. The gates on the baseline write to
 // raw/baseline, and the K-th repetition to raw/repeat-K. A gate that never ran has no files.
 package execute
 
@@ -32,8 +32,8 @@ import (
 
 // Options say how gates run. The manifest says which ones.
 type Options struct {
-	// Request has what all containers share: User, Runtime, Transfer and Labels. The
-	// manifest has everything else.
+	// Request has what all containers share: User, Runtime, Transfer, Labels, and the addresses
+	// of names in Egress. The manifest has everything else.
 	Request sandbox.Request
 	// IO shows the output of the gates live. They have no stdin.
 	IO    sandbox.IO
@@ -44,6 +44,8 @@ type Options struct {
 	// Recorded, if set, is the hash that the files of the workspace must have; see
 	// [evidence.EnvSnapshot].
 	Recorded string
+	// RecordedEntries, if set, are those of [evidence.Workspace]: they name what differs.
+	RecordedEntries map[string]string
 	// Progress, if set, gets every event, from the goroutine of [Run].
 	Progress func(Event)
 }
@@ -206,7 +208,7 @@ func (x *run) unchanged(ctx context.Context) error {
 	if x.fromCommit() {
 		return nil
 	}
-	after, err := x.hashOf(ctx, x.m.Workspace)
+	after, err := x.hashOf(ctx, x.m.Workspace, nil)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("hashing the workspace again: %w", err)
 	}

@@ -9,10 +9,13 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
@@ -35,12 +38,58 @@ func (x *run) leaves(name string) bool {
 	return path.Base(name) == ".git" || slices.ContainsFunc(x.m.Exclude, func(e string) bool { return path.Clean(e) == name })
 }
 
-// hashOf is the hash of what gates get of a directory.
-func (x *run) hashOf(ctx context.Context, dir string) (string, error) {
-	digest, err := treehash.Of(ctx, dir, treehash.Options{Leave: func(name string, mode fs.FileMode) bool {
+// hashOf is the hash of what gates get of a directory. each, if not nil, gets its entries.
+func (x *run) hashOf(ctx context.Context, dir string, each func(name, content string)) (string, error) {
+	digest, err := treehash.Of(ctx, dir, treehash.Options{Each: each, Leave: func(name string, mode fs.FileMode) bool {
 		return x.leaves(name) || !mode.IsDir() && !mode.IsRegular() && mode&fs.ModeSymlink == 0
 	}})
 	return digest.Sum, err
+}
+
+// writeEntries writes what the hash of the workspace covers, if that is not too much.
+func (x *run) writeEntries(entries map[string]string) error {
+	const most = 20_000
+	if len(entries) > most {
+		return nil
+	}
+	for name, content := range entries {
+		if !utf8.ValidString(name) || !utf8.ValidString(content) {
+			delete(entries, name) // no text of JSON
+		}
+	}
+	return evidence.Write(x.root, evidence.WorkspaceFile, evidence.Workspace{Schema: evidence.WorkspaceV1, Entries: entries})
+}
+
+// differing names the first files that are not the recorded ones, for the end of a sentence; empty
+// if the recorded ones are not known. A directory differs with its files.
+func differing(recorded, entries map[string]string) string {
+	if recorded == nil {
+		return ""
+	}
+	const most = 3
+	var all []string
+	for name, content := range recorded {
+		switch now, ok := entries[name]; {
+		case !ok:
+			all = append(all, text.Quote(name, 200)+" is missing")
+		case now != content:
+			all = append(all, text.Quote(name, 200)+" differs")
+		}
+	}
+	for name := range entries {
+		if _, ok := recorded[name]; !ok {
+			all = append(all, text.Quote(name, 200)+" is new")
+		}
+	}
+	slices.Sort(all)
+	shown := strings.Join(all[:min(most, len(all))], ", ")
+	if more := len(all) - most; more > 0 {
+		shown += fmt.Sprintf(", and %d more", more)
+	}
+	if shown == "" {
+		return ""
+	}
+	return ": " + shown
 }
 
 // takeCopies copies the workspace and the baseline once: all gates of all passes start from

@@ -52,6 +52,7 @@ type Normalizer struct {
 	rules    []rule
 	counts   []int
 	returns  int // carriage returns
+	slowest  slowest
 	unstable bool
 	// a and b hold a line before and after a rule, shape has its [shape].
 	a, b, shape []byte
@@ -148,6 +149,7 @@ func (n *Normalizer) Text(in []byte) []byte {
 // feed belong to it.
 func (n *Normalizer) Copy(dst io.Writer, src io.Reader) error {
 	var out bytes.Buffer
+	n.slowest.inside = false
 	return logline.Pieces(src, maxLine, func(piece []byte, more bool) error {
 		out.Reset()
 		text, end := bytes.TrimSuffix(piece, []byte("\n")), ""
@@ -180,8 +182,10 @@ func (n *Normalizer) line(out *bytes.Buffer, line []byte, end string, depth int)
 		n.line(out, append(slices.Clone(line[:border]), continues...), "\n", depth+1)
 		line = n.apply(rest)
 	}
-	out.Write(line)
-	out.WriteString(end)
+	if line, ok := n.slowest.take(line); ok {
+		out.Write(line)
+		out.WriteString(end)
+	}
 }
 
 // apply applies the rules in their order until nothing changes: a replacement can be the
@@ -230,7 +234,7 @@ func (r *rule) replaceAll(dst, line, shape []byte) ([]byte, int) {
 // Counts are the rules in the order of their application, with the number of their
 // replacements.
 func (n *Normalizer) Counts() []evidence.RuleCount {
-	all := []evidence.RuleCount{{Name: "carriage-return", Count: n.returns}}
+	all := []evidence.RuleCount{{Name: "carriage-return", Count: n.returns}, {Name: "slowest-tests", Count: n.slowest.count}}
 	for i, r := range n.rules {
 		all = append(all, evidence.RuleCount{Name: r.name, Count: n.counts[i]})
 	}

@@ -41,6 +41,7 @@ var sameAfter = []struct{ rule, a, b, want string }{
 	{"pytest-duration", "2 passed in 59.99s", "2 passed in 61.02s (0:01:01)", "2 passed in <duration>"},
 	{"pytest-rule", "===== 2 passed, 1 warning in 9.99s =====", "==== 2 passed, 1 warning in 75.50s (0:01:15) ===", "=== 2 passed, 1 warning in <duration> ==="},
 	{"pytest-rule", "=========== no tests ran in 0.01s ==========", "========== no tests ran in 10.01s ==========", "=== no tests ran in <duration> ==="},
+	{"slowest-tests", "=== slowest 1 durations ===\n0.03s call     t.py::test_a", "=== slowest 1 durations ===\n0.05s call     t.py::test_b", "=== slowest 1 durations ===\n<slowest tests>"},
 	{"slowest-duration", "0.03s call     tests/test_x.py::test_a", "10.09s call     tests/test_x.py::test_a", "<duration> call     tests/test_x.py::test_a"},
 	{"slowest-duration", "0.030s     test_a (m.T.test_a)", "0.031s     test_a (m.T.test_a)", "<duration>     test_a (m.T.test_a)"},
 	{"unittest-duration", "Ran 3 tests in 0.001s", "Ran 3 tests in 0.245s", "Ran 3 tests in <duration>"},
@@ -196,6 +197,27 @@ func TestLongLines(t *testing.T) {
 			assert.True(t, bytes.Equal(once, n.Text(once)), "idempotent")
 		})
 	}
+}
+
+// TestSlowestTests: which tests were the slowest changes from run to run.
+func TestSlowestTests(t *testing.T) {
+	const pytest = "== 3 passed ==\n============================= slowest 3 durations ==============================\n%s3 passed in 0.12s\n0.03s call     x.py::y\n"
+	want := "== 3 passed ==\n============================= slowest 3 durations ==============================\n<slowest tests>\n3 passed in <duration>\n<duration> call     x.py::y\n"
+	for _, list := range []string{
+		"0.02s call     t.py::test_b\n0.01s setup    t.py::test_a\n0.01s teardown t.py::test_a[0.5s x]\n",
+		"0.01s call     t.py::test_a\n\n(2 durations < 0.005s hidden.  Use -vv to show these durations.)\n",
+		"\n(3 durations < 0.005s hidden.  Use -vv to show these durations.)\n",
+	} {
+		n := normalizer(t)
+		once := string(n.Text(fmt.Appendf(nil, pytest, list)))
+		require.Equal(t, want, once)
+		require.Equal(t, want, string(n.Text([]byte(once))))
+	}
+	const unittest = "..\nSlowest test durations\n----------------------------------------------------------------------\n%s\n----------------------------------------------------------------------\nRan 2 tests in 0.1s\n"
+	for _, list := range []string{"0.030s     test_a (m.T.test_a)\n0.020s     test_b (m.T.test_b)\n", "(durations < 0.001s were hidden; use -v to show these durations)\n"} {
+		require.Equal(t, "..\nSlowest test durations\n<slowest tests>\nRan 2 tests in <duration>\n", string(normalizer(t).Text(fmt.Appendf(nil, unittest, list))))
+	}
+	require.Equal(t, "slowest 3 durations\n<duration> call     x.py::y", string(normalizer(t).Text([]byte("slowest 3 durations\n0.03s call     x.py::y"))), "no list")
 }
 
 func TestRulesOfAWish(t *testing.T) {

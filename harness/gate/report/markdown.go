@@ -22,7 +22,7 @@ const (
 // page is the template of [Markdown]. All untrusted text goes through code or cell.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
-		"cell": cell, "code": code, "counts": CountsText, "ended": ended, "first": firstLine, "met": met,
+		"cell": cell, "code": code, "counts": CountsText, "ended": ended, "reason": Reason, "met": Met,
 	}).Parse(pageText))
 })
 
@@ -40,15 +40,17 @@ const pageText = `## Gate {{code .Name}}: {{code .Verdict.Status}}
 {{end}}
 {{else}}{{with .Manifest.GateCommands}}None of the {{len .}} gates ran.{{else}}There are no gates.{{end}}
 
-{{end}}{{template "more" .Gates}}{{with .Findings.Rows}}### Findings
+{{end}}{{template "more" .Gates}}{{with .Failing.Rows}}### Failing tests
+
+{{range .}}- {{code .ID}}{{with reason .}}: {{code .}}{{end}}
+{{end}}
+{{end}}{{template "more" .Failing}}{{with .Findings.Rows}}### Findings
 
 {{range .}}- {{code .Reason}}{{with .Gate}} in gate {{.}}{{end}}: {{code .Detail}}
 {{end}}
-{{end}}{{template "more" .Findings}}{{with .Failing.Rows}}### Failing tests
+{{end}}{{template "more" .Findings}}{{with .Follow.Rows}}As a result:{{range $i, $f := .}}{{if $i}},{{end}} {{code .Reason}}{{with .Gate}} in gate {{.}}{{end}}{{end}}
 
-{{range .}}- {{code .ID}}{{with first .Message}}: {{code .}}{{end}}
-{{end}}
-{{end}}{{template "more" .Failing}}### Evidence
+{{end}}{{template "more" .Follow}}### Evidence
 
 | | |
 |---|---|
@@ -69,7 +71,7 @@ func head[T any](all []T) list[T] {
 }
 
 // Markdown is the evidence as a page: the verdict, the number of runs and the baseline of a
-// pass, the gates, the findings, the failing tests and the hashes. Each part shows 50 entries
+// pass, the gates, the failing tests, the findings, what follows from them, and the hashes. Each part shows 50 entries
 // at most and counts the rest. All text of the tests is in code spans, where nothing is
 // markup.
 func Markdown(in Input) []byte {
@@ -80,12 +82,9 @@ func Markdown(in Input) []byte {
 		if c.Baseline != nil {
 			before += c.Baseline.Counts.Value().Broken()
 		}
-		for _, one := range c.Cases {
-			if one.Outcome == evidence.Failed || one.Outcome == evidence.Errored {
-				failing = append(failing, one)
-			}
-		}
+		failing = append(failing, Broken(c)...)
 	}
+	causes, follow := Causes(v, in.Tests)
 	commit := m.Repo.Commit
 	if commit != "" && m.Repo.Dirty {
 		commit += ", with changes"
@@ -97,10 +96,11 @@ func Markdown(in Input) []byte {
 		Before     int
 		Gates      list[evidence.CommandTests]
 		Findings   list[evidence.Finding]
+		Follow     list[evidence.Finding]
 		Failing    list[evidence.Case]
 		Hashes     [][2]string
 	}{
-		in, cmp.Or(m.Name, "gate"), cmp.Or(m.Repo.BaselineCommit, m.Repo.BaselineRev), before, head(in.Tests.Commands), head(v.Findings), head(failing),
+		in, cmp.Or(m.Name, "gate"), cmp.Or(m.Repo.BaselineCommit, m.Repo.BaselineRev), before, head(in.Tests.Commands), head(causes), head(follow), head(failing),
 		[][2]string{{"wish", v.WishSHA256}, {"evidence.manifest", v.ManifestSHA256}, {"behavior", v.BehaviorHash}, {"image", m.Toolchain.ImageID}, {"commit", commit}},
 	})
 	if err != nil {

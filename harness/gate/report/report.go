@@ -21,10 +21,19 @@ type Input struct {
 	Manifest evidence.RunManifest
 	Tests    evidence.Tests
 	Verdict  evidence.Verdict
+	// Times are how long the gates took, by their index, for [JUnit] alone: evidence has no
+	// times.
+	Times map[int]Times
 }
 
-// met reports whether a gate ended as expected.
-func met(c evidence.CommandTests) bool {
+// Times are how long a gate and its test cases took, in seconds; 0 is not known.
+type Times struct {
+	Seconds float64
+	Cases   map[string]float64 // by ID
+}
+
+// Met reports whether a gate ended as expected.
+func Met(c evidence.CommandTests) bool {
 	return c.Started && c.ExitCode != nil && *c.ExitCode == c.ExpectExit
 }
 
@@ -52,6 +61,9 @@ func CountsText(c evidence.Counts) string {
 		{c.Failed, "failed"}, {c.Errored, "errors"}, {c.Passed, "passed"},
 		{c.Skipped, "skipped"}, {c.XFailed, "xfailed"}, {c.XPassed, "xpassed"},
 	} {
+		if one.n == 1 {
+			one.name = strings.TrimSuffix(one.name, "s") // of errors
+		}
 		if one.n > 0 {
 			all = append(all, fmt.Sprintf("%d %s", one.n, one.name))
 		}

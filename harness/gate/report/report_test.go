@@ -59,7 +59,7 @@ func TestJUnit(t *testing.T) {
 	text, err := JUnit(passing())
 	require.NoError(t, err)
 	all := read(t, text)
-	assert.Equal(t, []int{6, 0, 0, 2}, []int{all.Tests, all.Failures, all.Errors, all.Skipped})
+	assert.Equal(t, []int{4, 0, 0, 2}, []int{all.Tests, all.Failures, all.Errors, all.Skipped})
 	require.Len(t, all.Suites, 3)
 	assert.Equal(t, "gate 1: pytest -q", all.Suites[1].Name)
 	assert.Equal(t, "no network", all.Suites[1].Cases[1].Skipped.Message)
@@ -67,16 +67,120 @@ func TestJUnit(t *testing.T) {
 	text, err = JUnit(blocked())
 	require.NoError(t, err)
 	all = read(t, text)
-	assert.Equal(t, []int{7, 4, 0, 2}, []int{all.Tests, all.Failures, all.Errors, all.Skipped})
-	assert.Equal(t, "BLOCKED: GATE_FAILED", all.Suites[0].Cases[0].Failure.Message)
-	assert.Contains(t, all.Suites[0].Cases[0].Failure.Text, "GATE_FAILED in gate 1: It ended with 1.")
+	assert.Equal(t, []int{5, 2, 0, 2}, []int{all.Tests, all.Failures, all.Errors, all.Skipped})
+	assert.Empty(t, all.Suites[0].Cases)
+	assert.Contains(t, all.Suites[0].Properties, property{"stop_reason", "GATE_FAILED"})
 	assert.Equal(t, "assert 1 == 2", all.Suites[1].Cases[3].Failure.Message)
-	assert.Equal(t, "exit code 1", all.Suites[1].Cases[4].Failure.Message)
+	require.Len(t, all.Suites[1].Cases, 4, "the failing test explains the exit code")
 	assert.Equal(t, "never started", all.Suites[2].Cases[0].Failure.Message)
 
 	again, err := JUnit(blocked())
 	require.NoError(t, err)
 	assert.Equal(t, text, again)
+}
+
+// TestJUnitCountsOnce: a failure is counted once, and one that no test explains has one case.
+func TestJUnitCountsOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		change   func(*Input)
+		failures int
+		last     string // of the last failing case
+	}{
+		"a command without tests": {func(in *Input) {
+			in.Tests.Commands = in.Tests.Commands[:1]
+			first := &in.Tests.Commands[0]
+			first.Cases, first.Counts = nil, nil
+		}, 1, "exit code 1"},
+		"an exit code that passing tests do not explain": {func(in *Input) {
+			in.Tests.Commands = in.Tests.Commands[:1]
+			first := &in.Tests.Commands[0]
+			first.Cases = first.Cases[:3]
+		}, 1, "exit code 1"},
+		"an end by another hand than the tests'": {func(in *Input) {
+			in.Tests.Commands = in.Tests.Commands[:1]
+			in.Tests.Commands[0].Ending = "out_of_memory"
+		}, 2, "out_of_memory, exit code 1"},
+		"a finding about no gate": {func(in *Input) {
+			in.Tests.Commands = in.Tests.Commands[:1]
+			in.Verdict.Findings = append(in.Verdict.Findings, evidence.Finding{Reason: evidence.ReasonTampered, Detail: "It was changed."})
+		}, 2, "assert 1 == 2"},
+		"a finding that is not about tests": {func(in *Input) {
+			in.Tests.Commands = in.Tests.Commands[:1]
+			in.Verdict.Findings = append(in.Verdict.Findings, evidence.Finding{Reason: evidence.ReasonNetwork, Gate: 1, Detail: "It tried."})
+		}, 2, "assert 1 == 2"},
+		"what follows": {func(in *Input) {
+			in.Tests.Commands = in.Tests.Commands[:1]
+			in.Verdict.Findings = append(in.Verdict.Findings, evidence.Finding{Reason: evidence.ReasonNoTests, Gate: 1, Detail: "Nothing passed."})
+		}, 1, "assert 1 == 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := blocked()
+			c.change(&in)
+			text, err := JUnit(in)
+			require.NoError(t, err)
+			all := read(t, text)
+			assert.Equal(t, c.failures, all.Failures)
+			assert.Zero(t, all.Errors)
+			last := ""
+			for _, s := range all.Suites {
+				for _, one := range s.Cases {
+					if one.Failure != nil {
+						last = one.Failure.Message
+					}
+				}
+			}
+			assert.Equal(t, c.last, last)
+		})
+	}
+}
+
+func TestJUnitTimes(t *testing.T) {
+	in := passing()
+	in.Times = map[int]Times{1: {Seconds: 1.5, Cases: map[string]float64{"t.py::test_a": 0.25}}, 2: {Seconds: 2}}
+	text, err := JUnit(in)
+	require.NoError(t, err)
+	all := read(t, text)
+	assert.Equal(t, "3.500", all.Time)
+	assert.Equal(t, "1.500", all.Suites[1].Time)
+	assert.Equal(t, "0.250", all.Suites[1].Cases[0].Time)
+	assert.Empty(t, all.Suites[1].Cases[1].Time, "not known")
+	assert.Equal(t, "2.000", all.Suites[2].Cases[0].Time)
+}
+
+func TestReason(t *testing.T) {
+	for message, want := range map[string]string{
+		"": "",
+		"AssertionError: one and one is two\nassert 2 == 3\n +  where 2 = add(1, 1)":                                                                                       "AssertionError: one and one is two",
+		"collection failure\nImportError while importing test module 'a.py'.\nTraceback:\na.py:1: in <module>\n    import x\nE   ModuleNotFoundError: No module named 'x'": "ModuleNotFoundError: No module named 'x'",
+		"collection failure\n\nsomething else": "something else",
+		"collection failure":                   "collection failure",
+		"failed on setup with \"RuntimeError: boom\"\nE   RuntimeError: boom": `failed on setup with "RuntimeError: boom"`,
+		"\n    calc_test.go:12: got 3,\twant 2\n    more":                     "calc_test.go:12: got 3, want 2",
+		"began and did not end\npanic: x":                                     "began and did not end",
+	} {
+		assert.Equal(t, want, Reason(evidence.Case{Message: message}), message)
+	}
+}
+
+func TestCauses(t *testing.T) {
+	in := blocked()
+	find := func(reason evidence.StopReason, gate int, subject string) evidence.Finding {
+		return evidence.Finding{Reason: reason, Gate: gate, Subject: subject}
+	}
+	in.Verdict.Findings = []evidence.Finding{
+		find(evidence.ReasonNetwork, 1, "network"),
+		find(evidence.ReasonGateFailed, 1, "pytest"), find(evidence.ReasonGateFailed, 2, "x"),
+		find(evidence.ReasonNoTests, 1, "pytest"), find(evidence.ReasonNoTests, 3, "y"),
+		find(evidence.ReasonIncomplete, 2, evidence.TestsFile), find(evidence.ReasonIncomplete, 2, evidence.ObservationsFile),
+	}
+	causes, follow := Causes(in.Verdict, in.Tests)
+	assert.Equal(t, []evidence.Finding{
+		find(evidence.ReasonNetwork, 1, "network"), find(evidence.ReasonGateFailed, 2, "x"), find(evidence.ReasonNoTests, 3, "y"),
+		find(evidence.ReasonIncomplete, 2, evidence.ObservationsFile),
+	}, causes)
+	assert.Equal(t, []evidence.Finding{
+		find(evidence.ReasonGateFailed, 1, "pytest"), find(evidence.ReasonNoTests, 1, "pytest"), find(evidence.ReasonIncomplete, 2, evidence.TestsFile),
+	}, follow)
 }
 
 // TestJUnitNotGreen: a gate that did not pass has a failure whatever its tests say.
@@ -223,7 +327,10 @@ func TestMarkdown(t *testing.T) {
 	page := string(Markdown(blocked()))
 	assert.Contains(t, page, "Stopped for `GATE_FAILED`.")
 	assert.Contains(t, page, "| ❌ | `ruff check` | `never started` | 0 | check |")
-	assert.Contains(t, page, "- `GATE_FAILED` in gate 1: `It ended with 1.`")
+	assert.Contains(t, page, "- `t.py::test_d`: `assert 1 == 2`\n\nAs a result: `GATE_FAILED` in gate 1\n")
+	in := blocked()
+	in.Tests.Commands[0].Cases = nil
+	assert.Contains(t, string(Markdown(in)), "- `GATE_FAILED` in gate 1: `It ended with 1.`")
 	assert.Contains(t, page, "- `t.py::test_d`: `assert 1 == 2`")
 	assert.Contains(t, string(Markdown(Input{})), "There are no gates.")
 	assert.Contains(t, string(Markdown(Input{Manifest: evidence.RunManifest{GateCommands: []string{"a"}}})), "None of the 1 gates ran.")

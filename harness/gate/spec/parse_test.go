@@ -238,14 +238,14 @@ func TestFromCommand(t *testing.T) {
 	for _, argv := range [][]string{
 		{"pytest", "-q"}, {"sh", "-c", "a && b | c > d; $x `y`"}, {"echo", "", "it's", `a"b`, `\`, "*", "é", "#x", "~"},
 	} {
-		w, err := FromCommand(argv)
+		w, err := FromCommand(argv, Asked{})
 		require.NoError(t, err)
 		words, err := split(w.GateCommands[0].Cmd)
 		require.NoError(t, err)
 		require.Equal(t, argv, words)
 	}
 	for _, argv := range [][]string{nil, {""}, {"a\nb"}, {"A=1", "x"}, {"\xff"}, {strings.Repeat("x", maxCommand+1)}} {
-		_, err := FromCommand(argv)
+		_, err := FromCommand(argv, Asked{})
 		require.ErrorContains(t, err, "command line: ", "%q", argv)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	_ "embed" // for the schemas
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"strings"
@@ -61,16 +62,29 @@ type Tool struct {
 	Target string `json:"target"`
 }
 
-// FromCommand is the wish for one command and the defaults, as in `gate run -- CMD…`. The
-// arguments reach the program unchanged.
-func FromCommand(argv []string) (Spec, error) {
+// Asked is what a caller can say about one command without a wish; zero values are the defaults.
+type Asked struct {
+	Env             map[string]string
+	Limits          evidence.Caps
+	Network         *evidence.Egress
+	AllowUnobserved bool
+}
+
+// FromCommand is the wish for one command, as in `gate run -- CMD…`. The arguments reach the
+// program unchanged.
+func FromCommand(argv []string, asked Asked) (Spec, error) {
 	cmd, err := join(argv)
 	if err != nil {
 		return Spec{}, err
 	}
 	d := newDocument()
-	d.Name, d.GateCommands = "command", []command{{Cmd: cmd}}
+	d.Name, d.GateCommands, d.AllowUnobserved = "command", []command{{Cmd: cmd}}, asked.AllowUnobserved
+	maps.Copy(d.Env, asked.Env)
+	if n := asked.Network; n != nil {
+		d.Network = &network{Level: n.Level, Allow: n.Allow, Deny: n.Deny}
+	}
 	s := d.normal()
+	s.Limits = asked.Limits
 	c := checker{source: "command line"}
 	c.spec(s)
 	return s, c.err()

@@ -29,6 +29,8 @@ type goEvent struct {
 	Output      string `json:"Output"`
 	ImportPath  string `json:"ImportPath"`
 	FailedBuild string `json:"FailedBuild"`
+	// Elapsed are seconds.
+	Elapsed float64 `json:"Elapsed"`
 }
 
 // parseGoEvent reads a line if it is an event.
@@ -141,6 +143,7 @@ func (g *goEvents) packageEvent(e goEvent, pkg *goPackage) {
 
 func (g *goEvents) ended(e goEvent, pkg *goPackage, o evidence.Outcome) {
 	c := evidence.Case{ID: e.Package + "." + e.Test, Suite: e.Package, Name: e.Test, Outcome: o}
+	g.took(c.ID, e.Elapsed)
 	if output := pkg.running[e.Test]; output != nil {
 		c.Message = output.String()
 		delete(pkg.running, e.Test)

@@ -164,6 +164,9 @@ func (x *junitReader) start(t xml.StartElement) {
 		if x.pytest {
 			x.open.ID = pytestID(attr(t, "file"), class, name)
 		}
+		if seconds, err := strconv.ParseFloat(attr(t, "time"), 64); err == nil {
+			x.took(x.open.ID, seconds)
+		}
 		for _, key := range []string{"result", "status"} {
 			if o := statuses[strings.ToLower(attr(t, key))]; ranks[o] > ranks[x.open.Outcome] {
 				x.open.Outcome = o

@@ -32,6 +32,8 @@ const (
 	// maxName bounds an ID, a suite and a name, and maxMessage a message, in bytes.
 	maxName    = 1000
 	maxMessage = 2 << 10
+	// maxSeconds bounds the time of a case.
+	maxSeconds = 1e9
 )
 
 // Input is what a gate left. A nil reader means that the stream or the report is missing.
@@ -52,6 +54,9 @@ type Report struct {
 	Dropped int
 	// Problem says why the report cannot be relied on; empty if it can.
 	Problem string
+	// Seconds are how long the cases took, by ID, where the report says so. Evidence has no
+	// times: they are for people.
+	Seconds map[string]float64
 }
 
 // Parse reads the test report of one gate (RT-09). It reads the streams to their end and
@@ -223,6 +228,7 @@ type keeper struct {
 	cases   []evidence.Case
 	passing []int // indices in cases
 	dropped int
+	seconds map[string]float64
 	// problem is the first problem of the report.
 	problem string
 }
@@ -250,6 +256,16 @@ func (k *keeper) add(c evidence.Case) {
 	k.dropped++
 }
 
+// took adds the time of a case, which has several parts or is repeated.
+func (k *keeper) took(id string, seconds float64) {
+	if k.seconds == nil {
+		k.seconds = map[string]float64{}
+	}
+	if id = name(id); seconds > 0 && seconds < maxSeconds && len(k.seconds) < MaxCases {
+		k.seconds[id] += seconds
+	}
+}
+
 func (k *keeper) fail(format string, args ...any) {
 	if k.problem == "" {
 		k.problem = fmt.Sprintf(format, args...)
@@ -257,7 +273,7 @@ func (k *keeper) fail(format string, args ...any) {
 }
 
 func (k *keeper) report(source evidence.ReportFormat) Report {
-	return Report{Source: source, Cases: k.cases, Counts: k.counts, Dropped: k.dropped, Problem: k.problem}
+	return Report{Source: source, Cases: k.cases, Counts: k.counts, Dropped: k.dropped, Problem: k.problem, Seconds: k.seconds}
 }
 
 // name is a name on one line. A longer one is cut, and gets a hash that keeps it unique.

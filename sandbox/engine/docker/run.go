@@ -112,7 +112,10 @@ func wireJob(job spec.Job, dir string, nonce wire.Nonce) wire.Job {
 		Nonce: nonce, Args: job.Command, Env: job.ProgramEnv(), Dir: dir,
 		Timeout: policy.Seconds(job.TimeoutSeconds), Grace: policy.Seconds(job.GraceSeconds),
 		OrphanLimit: policy.Seconds(job.OrphanLimitSeconds),
-		OOMScoreAdj: oomScore, NoFork: job.NoFork, Stdin: job.Stdin,
+		OOMScoreAdj: oomScore, NoFork: job.NoFork, Stdin: job.Stdin, Scratch: spec.WorkDir,
+	}
+	for _, a := range job.Aliases {
+		j.Aliases = append(j.Aliases, wire.Alias{Path: a.Name, Target: a.Target})
 	}
 	if j.Timeout > 0 && !job.NoDeadlineEnv {
 		j.DeadlineVar = spec.DeadlineEnv
@@ -313,7 +316,7 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 	end := engine.End{
 		Reported: true, Complete: whole, Interrupted: interrupted, Restarted: restarted,
 		Abandoned: r.Abandoned, SoftAfter: r.SoftAfter, Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
-		StartedAt: r.Started, FinishedAt: r.Finished, Duration: r.Wall,
+		StartedAt: r.Started, FinishedAt: r.Finished, Duration: r.Wall, Left: r.Left,
 		Usage: engine.Usage{CPU: r.Usage.CPU, PeakMemory: r.Usage.PeakMemory, OOMKills: r.Usage.OOMKills, Source: r.Usage.Source},
 	}
 	end.OOMKilled = end.Usage.OOMKills > 0

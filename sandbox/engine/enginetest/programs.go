@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -325,6 +326,25 @@ func environmentCases() []programCase {
 			}},
 		{name: "working directory", python: "import os; print(os.getcwd())", fake: func(p *Program) int { p.Print(p.Class.WorkDir + "\n"); return 0 },
 			class: func(class *spec.Class) { class.WorkDir = "/usr/share" }, want: want{stdout: "/usr/share\n"}},
+		{name: "files that are left", python: "open('/work/model.pkl', 'w').write('x' * 1000)\nopen('/work/.hidden', 'w')\n",
+			fake: func(p *Program) int {
+				p.End(func(end *engine.End) {
+					end.Left = &wire.Left{Files: 1, Bytes: 1000, Complete: true, Names: []string{"model.pkl"}}
+				})
+				return 0
+			},
+			check: func(t *testing.T, got observed) {
+				assert.Equal(t, &wire.Left{Files: 1, Bytes: 1000, Complete: true, Names: []string{"model.pkl"}}, got.end.Left)
+			}},
+		{name: "aliases", python: "import os\nopen('/work/data/x', 'w').write('1')\nprint(open('/links/in/deep').read(), os.readlink('/work/data'))\n" +
+			"try: open('/links/file', 'w').write('x')\nexcept OSError as e: print(e.strerror)\n",
+			class: func(class *spec.Class) {
+				class.Tmpfs = append(class.Tmpfs, spec.Tmpfs{Target: "/links", SizeBytes: 64 << 10, Inodes: 3})
+			},
+			job: func(job *spec.Job) {
+				job.Aliases = []spec.Alias{{Name: "/work/data", Target: "/tmp"}, {Name: "/links/in/deep", Target: "/work/data/x"}}
+			},
+			fake: prints("1 /tmp\nNo space left on device\n"), want: want{stdout: "1 /tmp\nNo space left on device\n"}},
 		{name: "the command is found by the path", job: command("python3", "-c", "print(1)"),
 			fake: prints("1\n"), want: want{stdout: "1\n"}},
 	}

@@ -65,6 +65,11 @@ type Job struct {
 	// change it.
 	DeadlineVar string
 	Rlimits     []Rlimit
+	// Aliases are symbolic links that init makes, in this order, before the program starts. It
+	// also makes the directories that they need.
+	Aliases []Alias
+	// Scratch, unless empty, is the directory whose files the report counts: see [Left].
+	Scratch string
 	// OOMScoreAdj is oom_score_adj of proc(5); 0 inherits init's.
 	OOMScoreAdj int
 	// NoFork forbids new processes; Stdin says that INPUT frames follow.
@@ -73,6 +78,9 @@ type Job struct {
 	ToWaiter bool
 	Relay    *Relay
 }
+
+// Alias is a symbolic link at an absolute path.
+type Alias struct{ Path, Target string }
 
 // Rlimit is one limit of setrlimit(2), by the kernel's number.
 type Rlimit struct {
@@ -135,6 +143,12 @@ func (j Job) Encode() ([]byte, error) {
 	if j.DeadlineVar != "" {
 		p = appendField(p, 13, []byte(j.DeadlineVar))
 	}
+	if j.Scratch != "" {
+		p = appendField(p, 15, []byte(j.Scratch))
+	}
+	for _, a := range j.Aliases {
+		p = appendField(p, 16, []byte(a.Path+"\x00"+a.Target))
+	}
 	if len(p) > maxJob {
 		return nil, fmt.Errorf("a job of %d bytes: at most %d are possible", len(p), maxJob)
 	}
@@ -177,6 +191,14 @@ func (j Job) check() error {
 	}
 	if err := j.checkTimes(); err != nil {
 		return err
+	}
+	if j.Scratch != "" && (!strings.HasPrefix(j.Scratch, "/") || strings.ContainsRune(j.Scratch, 0)) {
+		return fmt.Errorf("the directory %q is not an absolute path", j.Scratch)
+	}
+	for _, a := range j.Aliases {
+		if len(a.Path) < 2 || a.Path[0] != '/' || a.Target == "" || strings.ContainsRune(a.Path+a.Target, 0) {
+			return fmt.Errorf("the alias %q of %q needs an absolute path and a target", a.Path, a.Target)
+		}
 	}
 	for _, l := range j.Rlimits {
 		if l.Resource >= maxResource || l.Soft > l.Hard {

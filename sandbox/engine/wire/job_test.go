@@ -29,7 +29,7 @@ func decodeJob(payload []byte) (Job, error) {
 		return time.Duration(ms) * time.Millisecond, nil
 	}
 	for tag, value := range fields(payload) {
-		if size, fixed := sizes[tag]; fixed && len(value) != size || tag == 0 || tag > 13 || seen[tag] && tag != 2 && tag != 3 && tag != 7 {
+		if size, fixed := sizes[tag]; fixed && len(value) != size || tag == 0 || tag == 14 || tag > 16 || seen[tag] && tag != 2 && tag != 3 && tag != 7 && tag != 16 {
 			return j, errors.New("field")
 		}
 		seen[tag] = true
@@ -78,6 +78,14 @@ func decodeJob(payload []byte) (Job, error) {
 			if j.DeadlineVar == "" {
 				err = errors.New("name")
 			}
+		case 15:
+			j.Scratch = string(value)
+			if j.Scratch == "" {
+				err = errors.New("scratch")
+			}
+		case 16:
+			path, target, _ := strings.Cut(string(value), "\x00")
+			j.Aliases = append(j.Aliases, Alias{path, target})
 		}
 		if err != nil {
 			return j, err
@@ -93,7 +101,7 @@ func TestJobRoundTrip(t *testing.T) {
 	for name, job := range map[string]Job{
 		"least": {Args: []string{"true"}, Dir: "/"},
 		"all": {Nonce: NewNonce(), Args: []string{"a", "", "b c"}, Env: []string{"A=1", "B==", "C="}, Dir: "/x", Timeout: time.Second, Grace: time.Millisecond,
-			SoftLead: 999 * time.Millisecond, SoftSignal: 64, OrphanLimit: time.Hour, DeadlineVar: "D",
+			SoftLead: 999 * time.Millisecond, SoftSignal: 64, OrphanLimit: time.Hour, DeadlineVar: "D", Scratch: "/x", Aliases: []Alias{{"/x/a", "final"}, {"/y", "."}},
 			Rlimits: []Rlimit{{1, 2, 3}, {15, math.MaxUint64, math.MaxUint64}}, OOMScoreAdj: -7, NoFork: true, Stdin: true, Relay: &Relay{80, 3, "/sock"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,6 +120,10 @@ func TestJobErrors(t *testing.T) {
 		"needs a command":   func(j *Job) { j.Args = nil },
 		"a job needs":       func(j *Job) { j.Args[0] = "" },
 		`argument "a\x00b"`: func(j *Job) { j.Args = append(j.Args, "a\x00b") },
+		`directory "y" is`:  func(j *Job) { j.Scratch = "y" },
+		`alias "a"`:         func(j *Job) { j.Aliases = []Alias{{"a", "b"}} },
+		`alias "/a" of ""`:  func(j *Job) { j.Aliases = []Alias{{"/a", ""}} },
+		`alias "/a\x00"`:    func(j *Job) { j.Aliases = []Alias{{"/a\x00", "b"}} },
 		`variable "A"`:      func(j *Job) { j.Env = []string{"A"} },
 		`variable "" is`:    func(j *Job) { j.Env = []string{"=A"} },
 		`"A" is not NAME=`:  func(j *Job) { j.Env = []string{"A=\x00"} },

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,6 +57,20 @@ type Report struct {
 	Usage     Usage
 	// Waiter is nil if no process waited for the job.
 	Waiter *Waiter
+	// Left is nil if the job had no [Job.Scratch], or its program did not start.
+	Left *Left
+}
+
+// Left is what a program left in its scratch directory: regular files, without those whose
+// name or whose directory's name begins with a dot, without __pycache__, and without those of
+// other file systems.
+type Left struct {
+	Files, Bytes int64
+	// Complete is false if init could not look at everything: at most 20,000 entries, 16
+	// levels and 100 ms.
+	Complete bool
+	// Names are the paths of at most 5 files, the largest first, as the program wrote them.
+	Names []string
 }
 
 // Usage is the resource usage of the container at the end of its program. CPU and OOMKills are
@@ -72,7 +87,7 @@ type Usage struct {
 // Stage is the step at which a start failed.
 type Stage uint32
 
-var stageNames = []string{"", "stdin", "rlimit", "chdir", "filter", "relay", "exec", "oom score", "fork"}
+var stageNames = []string{"", "stdin", "rlimit", "chdir", "filter", "relay", "exec", "oom score", "fork", "alias"}
 
 func (s Stage) String() string {
 	if int(s) < len(stageNames) {
@@ -87,7 +102,7 @@ func parseReport(payload []byte) (Report, error) {
 	files, before := map[string]string{}, map[string]string{}
 	seen := map[uint16]bool{}
 	for tag, value := range fields(payload) {
-		if tag != 9 && tag != 15 && seen[tag] {
+		if tag != 9 && tag != 15 && tag != 17 && seen[tag] {
 			return Report{}, fmt.Errorf("%w: field %d of the report twice", errFormat, tag)
 		}
 		seen[tag] = true
@@ -159,6 +174,14 @@ func (r *Report) setRest(tag uint16, value []byte, files, before map[string]stri
 		ok = addFile(before, value)
 	case 14:
 		r.Waiter, ok = parseWaiter(value)
+	case 16:
+		if ok = len(value) == 24; ok {
+			r.Left = &Left{Files: positive(le.Uint64(value)), Bytes: positive(le.Uint64(value[8:])), Complete: le.Uint32(value[16:]) != 0}
+		}
+	case 17: // behind 16
+		if ok = r.Left != nil && len(r.Left.Names) < 5 && len(value) > 0 && len(value) <= 512; ok {
+			r.Left.Names = append(r.Left.Names, string(value))
+		}
 	case 10:
 		if ok = len(value) == 16; ok {
 			r.Started, r.Finished = instant(le.Uint64(value)), instant(le.Uint64(value[8:]))
@@ -175,6 +198,9 @@ func addFile(files map[string]string, value []byte) bool {
 	files[name] = strings.TrimSpace(content)
 	return ok
 }
+
+// positive is a number that is at most the largest int64.
+func positive(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 // instant converts nanoseconds since 1970.
 func instant(ns uint64) time.Time { return time.Unix(0, int64(ns&(1<<63-1))).UTC() }

@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+func TestAliases(t *testing.T) {
+	alias := func(name, target string) spec.Alias { return spec.Alias{Name: name, Target: target} }
+	for name, test := range map[string]struct {
+		asked   []spec.Alias
+		aliases []spec.Alias
+		tmpfs   []spec.Tmpfs
+		refused string
+	}{
+		"none": {},
+		"in the working directory": {
+			asked:   []spec.Alias{alias("submission.csv", "final/submission.csv"), alias("data", "input"), alias("a/working", "final")},
+			aliases: []spec.Alias{alias("/work/data", "/work/input"), alias("/work/submission.csv", "/work/final/submission.csv"), alias("/work/a/working", "/work/final")},
+		},
+		"absolute": {
+			asked:   []spec.Alias{alias("/kaggle/input/titanic", "input"), alias("/kaggle/working", "."), alias("/home/data", "input/x")},
+			aliases: []spec.Alias{alias("/home/data", "/work/input/x"), alias("/kaggle/working", "/work"), alias("/kaggle/input/titanic", "/work/input")},
+			tmpfs:   []spec.Tmpfs{{Target: "/home", SizeBytes: linkDirBytes, Inodes: 2}, {Target: "/kaggle", SizeBytes: linkDirBytes, Inodes: 4}},
+		},
+		"no target":                      {asked: []spec.Alias{alias("x", "")}, refused: "the target must be"},
+		"another target":                 {asked: []spec.Alias{alias("x", "inputs")}, refused: "the target must be"},
+		"a target above":                 {asked: []spec.Alias{alias("x", "input/../..")}, refused: "the target must be"},
+		"an absolute target":             {asked: []spec.Alias{alias("x", "/etc")}, refused: "the target must be"},
+		"a loop":                         {asked: []spec.Alias{alias("x", ".")}, refused: "the target must be"},
+		"a name above":                   {asked: []spec.Alias{alias("../x", "input")}, refused: "the name must be a clean path"},
+		"a name that is not clean":       {asked: []spec.Alias{alias("a//b", "input")}, refused: "the name must be a clean path"},
+		"a control character":            {asked: []spec.Alias{alias("a\x1b", "input")}, refused: "the name must be a clean path"},
+		"no name":                        {asked: []spec.Alias{alias("", "input")}, refused: "the name must be a clean path"},
+		"the script":                     {asked: []spec.Alias{alias("main.py", "input/x")}, refused: "is, holds or lies in /work/main.py"},
+		"the input":                      {asked: []spec.Alias{alias("input", "final")}, refused: "is, holds or lies in /work/input"},
+		"in the output":                  {asked: []spec.Alias{alias("final/x", "input")}, refused: "is, holds or lies in /work/final"},
+		"above a mount":                  {asked: []spec.Alias{alias("lib", "input")}, refused: "is, holds or lies in /work/lib/one"},
+		"twice":                          {asked: []spec.Alias{alias("x", "input"), alias("x", "final")}, refused: "is, holds or lies in the alias /work/x"},
+		"one in another":                 {asked: []spec.Alias{alias("x", "input"), alias("x/y", "final")}, refused: "is, holds or lies in the alias /work/x"},
+		"without a directory":            {asked: []spec.Alias{alias("/data", "input")}, refused: "such as /data/NAME"},
+		"a directory of the image":       {asked: []spec.Alias{alias("/usr/share/data", "input")}, refused: "which programs use"},
+		"all of /opt":                    {asked: []spec.Alias{alias("/opt/data", "input")}, refused: "which programs use"},
+		"in /tmp":                        {asked: []spec.Alias{alias("/tmp/data", "input")}, refused: "which programs use"},
+		"in the place of the repository": {asked: []spec.Alias{alias("/repo/x", "input")}, refused: "which programs use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := spec.Request{Script: "/srv/main.py", Mounts: []spec.Mount{{Source: "/srv/one", Target: "/work/lib/one"}}, Aliases: test.asked}
+			layout, err := spec.NewLayout(req)
+			require.NoError(t, err)
+			aliases, tmpfs, err := planAliases(req, layout)
+			if test.refused != "" {
+				var refused *policy.FieldError
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, "alias", refused.Field)
+				require.ErrorContains(t, err, test.refused)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.aliases, aliases)
+			require.Equal(t, test.tmpfs, tmpfs)
+		})
+	}
+	var many []spec.Alias
+	for i := range spec.MaxAliases + 1 {
+		many = append(many, alias(fmt.Sprint("x", i), "input"))
+	}
+	_, _, err := planAliases(spec.Request{Aliases: many}, spec.Layout{})
+	require.ErrorContains(t, err, "must be at most 64")
+}
