@@ -248,3 +248,26 @@ func spaced(size policy.Size) string {
 	at := strings.IndexFunc(text, unicode.IsLetter)
 	return text[:at] + " " + text[at:]
 }
+
+// TestPackagesHaveExamples: go doc shows how each package is used.
+func TestPackagesHaveExamples(t *testing.T) {
+	example := regexp.MustCompile(`(?m)^func Example`)
+	for _, p := range goList(t, "linux", "./...") {
+		dir := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		if p.ImportPath == module {
+			dir = "."
+		}
+		if strings.Contains(dir, "internal") || strings.HasPrefix(dir, "cmd/") || strings.HasPrefix(dir, "hack/") || dir == "sandbox/record/recordtest" {
+			continue // programs, and helpers of tests that need a testing.TB
+		}
+		found := false
+		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			found = found || example.Match(text)
+		}
+		assert.True(t, found, "%s has no example", dir)
+	}
+}

@@ -72,6 +72,7 @@ var pathCalls = map[string]map[string]string{
 	"harness/evaluate/batch.go":              {"fsx.Read": ofCaller},
 	"harness/evaluate/cache.go":              {"fsx.Read": ofHarness, "os.Stat": ofHarness},
 	"harness/evaluate/files.go":              {"fsx.LockPath": ofCaller, "fsx.Read": ofCaller, "fsx.WriteFile": ofCaller, "os.Lstat": ofCaller, "os.Mkdir": ofCaller, "os.MkdirAll": ofCaller, "os.Stat": ofCaller},
+	"harness/evaluate/syntax.go":             {"fsx.Remove": ofHarness, "os.Mkdir": ofHarness, "os.WriteFile": ofHarness},
 	"harness/evaluate/grader.go":             {"filepath.EvalSymlinks": ofCaller, "filepath.WalkDir": ofHarness, "fsx.Read": ofCaller, "fsx.Remove": ofHarness, "os.Chmod": ofHarness, "os.Mkdir": ofHarness, "os.Stat": ofCaller, "os.WriteFile": ofHarness},
 	"harness/evaluate/harness.go":            {"os.Mkdir": ofHarness, "os.RemoveAll": ofHarness, "os.WriteFile": ofHarness},
 	"harness/evaluate/list.go":               {"os.Open": ofCaller},

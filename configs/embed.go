@@ -23,6 +23,9 @@ var tools []byte
 //go:embed registries.yaml
 var registries []byte
 
+//go:embed layouts.yaml
+var layouts []byte
+
 //go:embed adapters/*.yaml
 var adapters embed.FS
 
@@ -44,6 +47,10 @@ func Tools() []byte { return slices.Clone(tools) }
 // Registries returns the shipped list of package registries (registries.yaml). The
 // caller owns the slice.
 func Registries() []byte { return slices.Clone(registries) }
+
+// Layouts returns the shipped layouts of directories (layouts.yaml). The caller owns the
+// slice.
+func Layouts() []byte { return slices.Clone(layouts) }
 
 // Adapters returns the shipped adapters of tools, a file each.
 func Adapters() fs.FS {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -84,6 +85,15 @@ func (e *FieldError) Error() string {
 		return fmt.Sprintf("%s: %s", e.Field, e.Rule)
 	}
 	return fmt.Sprintf("%s %s: %s", e.Field, e.Value, e.Rule)
+}
+
+// Join joins errors as [errors.Join] does. A single error keeps its type.
+func Join(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
 }
 
 // RuleOf returns the rule of a [FieldError], and the text of any other error.

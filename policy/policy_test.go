@@ -351,3 +351,10 @@ func TestFieldErrorText(t *testing.T) {
 	_, err = Policy{}.Apply(Limits{Timeout: -time.Second})
 	require.EqualError(t, err, "timeout -1s: must be between 1ms and 8784h0m0s")
 }
+
+func TestJoin(t *testing.T) {
+	field := &FieldError{Field: "memory", Rule: "is too small"}
+	require.NoError(t, Join(nil, nil))
+	require.Same(t, field, Join(nil, field), "its type says what is wrong")
+	require.EqualError(t, Join(field, nil, field), "memory: is too small\nmemory: is too small")
+}

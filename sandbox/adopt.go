@@ -46,6 +46,9 @@ const journalPatience = time.Minute
 // what is left of it on the engine. After any other error without a result, the run can be
 // adopted again.
 func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*result.Result, error) {
+	if err := r.isOpen(); err != nil {
+		return nil, err
+	}
 	var o runOptions
 	for _, opt := range opts {
 		opt.apply(&o)

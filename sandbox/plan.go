@@ -25,6 +25,9 @@ import (
 // Plan returns the Spec that [Runner.Run] would carry out, with the facts of the engine and
 // the resolved image. It changes nothing.
 func (r *Runner) Plan(ctx context.Context, req Request) (spec.Spec, error) {
+	if err := r.isOpen(); err != nil {
+		return spec.Spec{}, err
+	}
 	prepared, err := r.plan(ctx, req)
 	return prepared.spec, err
 }

@@ -42,6 +42,9 @@ type IO struct {
 	// recorded. A writer that blocks or fails never delays the program. Both are
 	// called from one goroutine.
 	Stdout, Stderr io.Writer
+	// WatchStdout, if not nil, gets every byte of stdout before Run returns. It must not block
+	// or fail, which would delay the program.
+	WatchStdout io.Writer
 }
 
 func (o IO) apply(all *runOptions) { all.io = o }

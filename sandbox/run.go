@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -37,12 +38,16 @@ const cleanupBudget = time.Minute
 // command that the image does not have (start_failed, 126 or 127). An error means that
 // the sandbox failed or refused. If the container had been created by then, the error
 // comes with a result that has the status start_failed or engine_lost and contains what
-// was observed.
+// was observed. A path that cannot be used, such as a script that does not exist, is a
+// [*PathError]; another field of the request is a [*policy.FieldError]; several are joined.
 //
 // When ctx ends, the program gets SIGTERM, the grace period, then SIGKILL, and the result
 // has the status canceled. If ctx ends before the start, Run only returns the error of
 // ctx. Closing [Hooks].Kill skips the grace period.
 func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*result.Result, error) {
+	if err := r.isOpen(); err != nil {
+		return nil, err
+	}
 	var o runOptions
 	for _, opt := range opts {
 		opt.apply(&o)
@@ -385,11 +390,15 @@ func (a *run) create(ctx context.Context, sources engine.Sources, until time.Tim
 // openOutput makes the files of the record that the streams are recorded in.
 func (a *run) openOutput() (err error) {
 	job := a.spec.Job
+	watch := []io.Writer{&a.score}
+	if a.io.WatchStdout != nil {
+		watch = append(watch, a.io.WatchStdout)
+	}
 	a.output, err = stream.OpenOutput(a.stage.Dir, stream.Options{
 		FileBytes: job.StreamFileBytes, CaptureStdout: int(job.CaptureStdoutBytes), CaptureStderr: int(job.CaptureStderrBytes),
 		LimitBytes: job.OutputLimitBytes, Over: func() { a.stop(outcome.StopOutputLimit) },
 		LiveStdout: a.io.Stdout, LiveStderr: a.io.Stderr,
-		WatchStdout: a.gpus.watching(0, &a.score), WatchStderr: a.gpus.watching(1, &a.traceback),
+		WatchStdout: a.gpus.watching(0, watch...), WatchStderr: a.gpus.watching(1, &a.traceback),
 		Resume: a.evidence.Recovered,
 	})
 	return err

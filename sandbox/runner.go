@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalbox/evalbox/images"
@@ -33,6 +34,8 @@ var (
 	ErrNameTaken = engine.ErrNameTaken
 	// ErrUnenforceable means that the engine cannot enforce a limit that every run has.
 	ErrUnenforceable = engine.ErrUnenforceable
+	// ErrClosed means that the runner is closed.
+	ErrClosed = errors.New("the runner is closed")
 	// ErrBusy means that another run uses the same ./final.
 	ErrBusy = stage.ErrBusy
 	// ErrUnobserved means that an observation that the request requires is not possible;
@@ -71,6 +74,9 @@ type Runner struct {
 	// taken has the IDs of the runs of dead controllers whose results were returned for a
 	// [Work]: a job that tries again after such a result gets a run of its own.
 	taken sync.Map
+	// closed says that Close was called; closing does its work once.
+	closed  atomic.Bool
+	closing func() error
 	// at, for tests, is called at each step of a run.
 	at func(step string, a *run)
 }
@@ -79,11 +85,16 @@ type Runner struct {
 type Option func(*Runner) error
 
 // WithEngine sets the engine, such as docker.FromEnv of the package sandbox/engine/docker.
-// It is required. The runner closes the engine.
+// It is required. The runner closes the engine, and one that a later option replaces.
 func WithEngine(e engine.Engine) Option {
 	return func(r *Runner) error {
 		if e == nil {
 			return errors.New("sandbox: nil engine")
+		}
+		if r.engine != nil {
+			if err := r.engine.Close(); err != nil {
+				return err
+			}
 		}
 		r.engine = e
 		return nil
@@ -162,15 +173,29 @@ func New(opts ...Option) (*Runner, error) {
 		}
 	}
 	r.facts.log, r.pool.runner = r.log, r
+	r.closing = sync.OnceValue(func() error {
+		r.behind.close()
+		r.pool.close()
+		return r.engine.Close()
+	})
 	return r, nil
 }
 
 // Close waits until the containers of all runs are certain to be removed, and releases
-// the engine's connections. Runs in flight fail.
+// the engine's connections. Runs in flight fail, and later ones are [ErrClosed]: end the runs
+// first. Close may be called several times, also concurrently. Each call waits for the first one,
+// and returns its error.
 func (r *Runner) Close() error {
-	r.behind.close()
-	r.pool.close()
-	return r.engine.Close()
+	r.closed.Store(true)
+	return r.closing()
+}
+
+// isOpen returns [ErrClosed] once the runner is closed.
+func (r *Runner) isOpen() error {
+	if r.closed.Load() {
+		return ErrClosed
+	}
+	return nil
 }
 
 // Store returns the records of runs.

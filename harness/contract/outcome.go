@@ -53,7 +53,8 @@ type Outcome struct {
 	ExitCode *int `json:"exit_code"`
 	Signal   int  `json:"signal"`
 	TimedOut bool `json:"timed_out"`
-	// Exit is the row of the table of exit codes; nil without an exit code.
+	// Exit is the row of the table of exit codes, which is about the exit code alone; nil without
+	// one. Whether the contract was met is Success.
 	Exit *result.ExitMeaning `json:"exit"`
 	// Error is one sentence on why Success is false; empty otherwise.
 	Error string `json:"error"`

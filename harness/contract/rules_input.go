@@ -64,7 +64,12 @@ func (k *checker) tool() {
 		k.refuse("tool_id", nil, "must name a tool of the registry")
 		return
 	case k.t == nil:
-		k.refuse("tool_id", id, "is no tool of the registry")
+		v := k.refuse("tool_id", id, "is not a tool of the registry")
+		for _, t := range k.rules.Registry.Tools() {
+			if strings.EqualFold(t.Name, id) {
+				v.Rule, v.hint = "is the name of a tool; its ID is "+t.ID, "did you mean "+t.ID+"?"
+			}
+		}
 		return
 	}
 	switch k.t.Status {

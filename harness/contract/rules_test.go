@@ -64,14 +64,15 @@ func TestBadInput(t *testing.T) {
 		"a part of a kind": {"tool_id: T-5\ninputs: [five]\nsandbox: 5\noutputs: x\n", []string{"CX-01: inputs: must be a mapping, is a list", "CX-01: sandbox 5: must be a mapping, is a number", `CX-01: outputs "x": must be a mapping, is text`}},
 
 		// Who and what.
-		"execution_id": {base("execution_id: ../x"), []string{`CX-01: execution_id "../x": must be 1 to 64 letters`}},
-		"ID, type":     {base("execution_id: 5"), []string{"CX-01: execution_id 5: " + text}},
-		"ID, long":     {base("execution_id: " + long), []string{"CX-01: execution_id"}},
-		"no tool":      {"inputs: {command: five}\n", []string{"IV-01: tool_id: must name a tool of the registry"}},
-		"unknown tool": {"tool_id: T-9\ninputs: {command: five}\n", []string{`IV-01: tool_id "T-9": is no tool of the registry`}},
-		"odd tool":     {"tool_id: 'a b'\ninputs: {command: five}\n", []string{`IV-01: tool_id "a b": is no tool`, `CX-01: tool_id "a b": must be 1 to 64`}},
-		"blocked tool": {"tool_id: T-2\ninputs: {command: two}\n", []string{`IV-01: tool_id "T-2": Tool 'two' is blocked; use T-1`}},
-		"adapter":      {base("adapter_id: ADP-9"), []string{`CK-01: adapter_id "ADP-9": No adapter found`}},
+		"execution_id":   {base("execution_id: ../x"), []string{`CX-01: execution_id "../x": must be 1 to 64 letters`}},
+		"ID, type":       {base("execution_id: 5"), []string{"CX-01: execution_id 5: " + text}},
+		"ID, long":       {base("execution_id: " + long), []string{"CX-01: execution_id"}},
+		"no tool":        {"inputs: {command: five}\n", []string{"IV-01: tool_id: must name a tool of the registry"}},
+		"unknown tool":   {"tool_id: T-9\ninputs: {command: five}\n", []string{`IV-01: tool_id "T-9": is not a tool of the registry`}},
+		"name of a tool": {"tool_id: One\ninputs: {command: one}\n", []string{`IV-01: tool_id "One": is the name of a tool; its ID is T-1`}},
+		"odd tool":       {"tool_id: 'a b'\ninputs: {command: five}\n", []string{`IV-01: tool_id "a b": is not a tool`, `CX-01: tool_id "a b": must be 1 to 64`}},
+		"blocked tool":   {"tool_id: T-2\ninputs: {command: two}\n", []string{`IV-01: tool_id "T-2": Tool 'two' is blocked; use T-1`}},
+		"adapter":        {base("adapter_id: ADP-9"), []string{`CK-01: adapter_id "ADP-9": No adapter found`}},
 
 		// Command and arguments.
 		"no command":          {"tool_id: T-5\n", []string{"IV-01: inputs.command: must not be empty"}},

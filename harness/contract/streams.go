@@ -106,7 +106,8 @@ func (s stream) captured(limit int64) (text string, shortened bool) {
 }
 
 // compare returns the difference between the stream and the expectation, nil for none. Bytes
-// are compared, except for line ends at the very end. A stream that was cut always differs.
+// are compared, except for line ends at the very end: a pattern may match the stream with them
+// or without them. A stream that was cut always differs.
 func (s stream) compare(want Stream) *Difference {
 	d := &Difference{What: s.name, Problem: differs}
 	shown := s.text
@@ -122,7 +123,7 @@ func (s stream) compare(want Stream) *Difference {
 		d.Expected, d.Got = firstDifference(expected, trimEnd(shown))
 	case want.Pattern != nil:
 		pattern, err := regexp.Compile(*want.Pattern) // the rules compiled it before
-		if err == nil && s.raw != nil && pattern.Match(s.raw) {
+		if err == nil && s.raw != nil && (pattern.Match(s.raw) || pattern.MatchString(trimEnd(shown))) {
 			return nil
 		}
 		d.Expected = "a match of " + text.Short(*want.Pattern, mostShown)

@@ -81,6 +81,10 @@ func TestCompareStream(t *testing.T) {
 		"all of it":               {"abc\n", 4, Stream{Expected: new("abc")}, ""},
 		"replaced":                {"\xff\xfeA", 100, Stream{Expected: new("\ufffd\ufffdA")}, "(not UTF-8, and it could not be read again: no such file or directory)"},
 		"not UTF-8 and a pattern": {"\xff\xfeA", 100, Stream{Pattern: new("A")}, "(not UTF-8, and it could not be read again: no such file or directory)"},
+		"end of a pattern":        {"3 lines\n", 100, Stream{Pattern: new("^[0-9]+ lines$")}, ""},
+		"end of a pattern, CR LF": {"3 lines\r\n", 100, Stream{Pattern: new("^[0-9]+ lines$")}, ""},
+		"a pattern of line ends":  {"3 lines\n", 100, Stream{Pattern: new(`s\n\z`)}, ""},
+		"more than a pattern":     {"3 lines\n4 lines\n", 100, Stream{Pattern: new("^[0-9]+ lines$")}, `none in "3 lines\n4 lines"`},
 		"nothing is expected":     {"\xff", 100, Stream{}, ""},
 		"differs far in":          {strings.Repeat("x", 3000) + "a", 1 << 20, Stream{Expected: new(strings.Repeat("x", 3000) + "b")}, `line 1 from byte 2961: "…` + strings.Repeat("x", 40) + `a"`},
 	} {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -118,8 +119,8 @@ func (e Entry) script() (string, error) {
 }
 
 // asked is the result of an entry that did not begin.
-func (e Entry) asked(o BatchOptions, setup string) Result {
-	r := newResult(Job{Name: e.Name, Task: o.Task, Setup: setup, Seed: e.Seed})
+func (e Entry) asked(o BatchOptions, setup string, limits *Limits) Result {
+	r := newResult(Job{Name: e.Name, Task: o.Task, Setup: setup, limits: limits, Seed: e.Seed})
 	r.ScriptSHA256, r.OriginalSHA256 = e.SHA256, e.SHA256
 	return r
 }
@@ -141,9 +142,12 @@ type BatchOptions struct {
 	MaxRetries int
 	// Results, if not empty, is a results file: a line for each result, on the disk before Ended is
 	// called. A script with a conclusive result there does not run, unless it was evaluated in another
-	// way; see [Harness.Setup], to which More is added.
+	// way; see [Resume], and [Harness.Setup], to which More is added.
 	Results string
 	More    map[string]string
+	// Again, if set, reports which conclusive results of the results file do not count: their scripts
+	// run again.
+	Again func(Result) bool
 	// Workspace, if not empty, is locked; see [LockWorkspace].
 	Workspace string
 	// KeepTexts keeps [Result.Bounded] in the report. Otherwise the output of scripts is left out.
@@ -181,7 +185,7 @@ func (r BatchReport) Complete(ended error) []Result {
 				why = ended.Error()
 			}
 			asked := r.asked(i)
-			asked.Failure = "not started: " + why
+			asked.Failure, asked.Why = "not started: "+why, why
 			res = &asked
 		}
 		all[i] = *res
@@ -195,6 +199,7 @@ type batch struct {
 	BatchOptions
 	entries []Entry
 	setup   string
+	limits  *Limits
 	file    *ResultsFile   // nil for none
 	index   map[string]int // of the entries by the IDs of their jobs
 	// Each entry has its own element: earlier are inconclusive results of a previous batch, ended
@@ -221,14 +226,14 @@ type batch struct {
 func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions) (BatchReport, error) {
 	b := &batch{BatchOptions: opts, entries: entries, index: map[string]int{}}
 	b.Parallel = max(b.Parallel, 1)
-	b.report.asked = func(i int) Result { return entries[i].asked(opts, b.setup) }
+	b.report.asked = func(i int) Result { return entries[i].asked(opts, b.setup, b.limits) }
 	inFlight := b.inFlight(h.opts.Request.GPUs != "")
 	if b.Parallel > 1 && inFlight == 1 && len(entries) > 1 {
 		return BatchReport{}, &policy.FieldError{Field: "workspace", Rule: "scripts that run at once need one, so that each has its own ./final"}
 	}
 	if b.Results != "" { // a refusal that every run would get is reported once, before anything runs
 		var err error
-		if b.setup, err = h.Setup(ctx, opts.Task, opts.Timeout, opts.More); err != nil {
+		if b.setup, b.limits, err = h.setup(ctx, opts.Task, opts.Timeout, opts.More); err != nil {
 			return BatchReport{}, err
 		}
 	}
@@ -269,6 +274,30 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 	return b.report, err
 }
 
+// Job returns the job of an entry, with its script.
+func (o BatchOptions) Job(e Entry) (Job, error) {
+	script, err := e.script()
+	return Job{Script: script, Task: o.Task, Timeout: o.Timeout, Name: e.Name, Seed: e.Seed, Workspace: e.Workspace}, err
+}
+
+// Resumption returns what [Harness.Batch] would go on with. It changes nothing; a results file that
+// does not exist is an empty one.
+func (h *Harness) Resumption(ctx context.Context, entries []Entry, opts BatchOptions) (Resumption, error) {
+	setup, limits, err := h.setup(ctx, opts.Task, opts.Timeout, opts.More)
+	if err != nil {
+		return Resumption{}, err
+	}
+	old, err := ReadResults(opts.Results, ReadOptions{Brief: true})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Resumption{}, err
+	}
+	wanted := make([]Result, len(entries))
+	for i, e := range entries {
+		wanted[i] = e.asked(opts, setup, limits)
+	}
+	return Resume(wanted, old.Results, opts.Again), nil
+}
+
 // maxPrepared bounds the containers that are created before their programs may start.
 const maxPrepared = 4
 
@@ -297,7 +326,7 @@ func (b *batch) resume(results []*Result) error {
 	for i := range wanted {
 		wanted[i] = b.report.asked(i)
 	}
-	left := Resume(wanted, old.Results)
+	left := Resume(wanted, old.Results, b.Again)
 	for i, known := range left.Known {
 		if known != nil {
 			results[i] = b.kept(*known)
@@ -422,19 +451,17 @@ func (b *batch) isDisturbed(r trial.Result) bool {
 
 // one evaluates one script, of which an earlier result may be known.
 func (b *batch) one(ctx context.Context, h *Harness, e Entry, earlier *Result) (Result, error) {
-	script, err := e.script()
+	job, err := b.Job(e)
 	if err != nil {
-		res := e.asked(b.BatchOptions, b.setup)
+		res := e.asked(b.BatchOptions, b.setup, b.limits)
 		res.Failure = err.Error()
 		return res, err
 	}
-	job := Job{
-		Script: script, Task: b.Task, Timeout: b.Timeout, Name: e.Name, Seed: e.Seed, Setup: b.setup, Workspace: e.Workspace, Earlier: earlier,
-	}
+	job.Setup, job.limits, job.Earlier = b.setup, b.limits, earlier
 	if b.Debug == nil {
 		return h.Run(ctx, job)
 	}
-	_, res, err := h.repair(ctx, mlestar.NewSolution(script, mlestar.PhaseInit), job, b.Debug, b.MaxRetries)
+	_, res, err := h.repair(ctx, mlestar.NewSolution(job.Script, mlestar.PhaseInit), job, b.Debug, b.MaxRetries)
 	return res, err
 }
 

@@ -504,7 +504,7 @@ func TestRepeat(t *testing.T) {
 	}}
 	e := newEvaluator(t, runner, Options{})
 	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
-	r, err := e.Repeat(t.Context(), job, 4, []uint32{11, 12, 13, 14})
+	r, err := e.Repeat(t.Context(), job, 4, RepeatOptions{Seeds: []uint32{11, 12, 13, 14}})
 	require.NoError(t, err)
 	require.Len(t, r.Results, 4)
 	require.Equal(t, 3, r.Statistics.Count, "an error has no score")
@@ -515,20 +515,20 @@ func TestRepeat(t *testing.T) {
 	}
 	require.EqualValues(t, 12, *r.Results[1].Seed)
 
-	_, err = e.Repeat(t.Context(), job, 2, nil)
+	_, err = e.Repeat(t.Context(), job, 2, RepeatOptions{})
 	require.NoError(t, err)
 	require.NotContains(t, runner.requests[5].Env, "SEED", "seeds only when asked for")
 	require.Equal(t, "0", runner.requests[5].Env["PYTHONHASHSEED"])
 
 	for _, runs := range []int{0, -1, maxRepeats + 1} {
-		_, err = e.Repeat(t.Context(), job, runs, nil)
+		_, err = e.Repeat(t.Context(), job, runs, RepeatOptions{})
 		require.ErrorContains(t, err, "repeat")
 	}
-	_, err = e.Repeat(t.Context(), job, 2, []uint32{1})
+	_, err = e.Repeat(t.Context(), job, 2, RepeatOptions{Seeds: []uint32{1}})
 	require.ErrorContains(t, err, "seeds: there are 1 for 2 runs")
 
 	runner.program = func(run fakeRun) fakeEnd { return fakeEnd{err: errFake} }
-	r, err = e.Repeat(t.Context(), job, 5, nil)
+	r, err = e.Repeat(t.Context(), job, 5, RepeatOptions{})
 	require.ErrorIs(t, err, errFake)
 	require.Len(t, r.Results, 1, "no further run after a failure of ours")
 }

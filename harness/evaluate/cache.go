@@ -57,17 +57,31 @@ func hashText(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byt
 // answers, sample, and more, which the caller adds. Script, seed and data, which may be
 // large, do not count. It refuses everything that every single run would be refused for.
 func (h *Harness) Setup(ctx context.Context, task TaskDescription, timeout time.Duration, more map[string]string) (string, error) {
-	parts, _, err := h.parts(ctx, execution{timeout: timeout}, Result{})
+	sum, _, err := h.setup(ctx, task, timeout, more)
+	return sum, err
+}
+
+// setup also returns the limits of the runs, with the setup without them.
+func (h *Harness) setup(ctx context.Context, task TaskDescription, timeout time.Duration, more map[string]string) (string, *Limits, error) {
+	x := execution{timeout: timeout}
+	var err error
+	if x.aliases, err = task.allAliases(); err != nil {
+		return "", nil, err
+	}
+	parts, _, err := h.parts(ctx, x, Result{})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	text, err := json.Marshal(task)
 	if err != nil {
-		return "", fmt.Errorf("evaluate: the task cannot be encoded: %w", err)
+		return "", nil, fmt.Errorf("evaluate: the task cannot be encoded: %w", err)
 	}
 	maps.Copy(parts.Judges, more)
 	parts.Judges["task"] = string(text)
-	return parts.key(), nil
+	sum := parts.key()
+	limits := takeLimits(&parts.Spec)
+	limits.SetupSHA256 = parts.key()
+	return sum, limits, nil
 }
 
 // seen are the digests of the files that a result depends on, by their roles.
@@ -91,9 +105,24 @@ func (h *Harness) parts(ctx context.Context, x execution, res Result) (keyParts,
 	if err != nil {
 		return parts, nil, err
 	}
+	if x.pattern != nil {
+		parts.Judges["score pattern"] = x.pattern.String()
+	}
 	parts.InputSHA256 = files[inputName].Sum
 	if grader := h.opts.Grader; grader != nil {
-		parts.Judges["grader"], parts.Judges["answers"] = hashText(string(h.grader)), files[answersName].Sum
+		if parts.Judges["grader"] = h.graderSum; h.graderSum == "" {
+			parts.Judges["grader"] = hashText(string(h.grader))
+		}
+		parts.Judges["answers"] = files[answersName].Sum
+		if grader.Image != "" {
+			planned := grader.request(h.opts.Request, "", "")
+			planned.Script, planned.Command = "", []string{"python3"}
+			plan, err := h.box.Plan(ctx, planned)
+			if err != nil {
+				return parts, nil, fmt.Errorf("grader: %w", err)
+			}
+			parts.Judges["grader image"] = plan.Class.Image.ID
+		}
 		parts.Judges["grader limits"] = fmt.Sprintf("%+v %d", grader.Limits, grader.MaxBytes)
 	}
 	if rule := h.opts.Submission; rule != nil {

@@ -144,7 +144,7 @@ func TestEngineRunsOfOneClass(t *testing.T) {
 	job := evaluate.Job{
 		Script: "print('Final Validation Performance: 0.5')\n", Task: newTask(t), Timeout: time.Minute, Workspace: filepath.Join(t.TempDir(), "w"),
 	}
-	repeated, err := e.Repeat(t.Context(), job, 3, nil)
+	repeated, err := e.Repeat(t.Context(), job, 3, evaluate.RepeatOptions{})
 	require.NoError(t, err)
 	for i, res := range repeated.Results {
 		require.True(t, res.Valid(), res.Stderr)

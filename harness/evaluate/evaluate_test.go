@@ -301,7 +301,7 @@ func TestLogEvents(t *testing.T) {
 }
 
 func TestEvaluationWireNames(t *testing.T) {
-	text, err := json.Marshal(Result{}.Bounded())
+	text, err := json.Marshal(Result{MetricDirection: Maximize}.Bounded())
 	require.NoError(t, err)
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(text, &fields))
@@ -310,7 +310,7 @@ func TestEvaluationWireNames(t *testing.T) {
 		want = append(want, typ.Tag.Get("json"))
 	}
 	want = append(want, "schema", "name", "competition_id", "script_sha256", "original_sha256", "setup_sha256", "seed", "repetition", "repairs", "run", "self_reported", "score_unfinished", "graded_score",
-		"grading", "submission", "cached", "failure")
+		"grading", "submission", "cached", "failure", "why", "metric_direction", "baseline_value", "limits")
 	var got []string
 	for name := range fields {
 		got = append(got, name)

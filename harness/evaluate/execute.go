@@ -6,12 +6,15 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // MaxRawOutput bounds each stream that [Harness.ExecuteScript] returns (EX-038).
@@ -65,6 +68,9 @@ type execution struct {
 	work string
 	env  map[string]string
 	name string
+	// aliases are added to those of the options. pattern, if not nil, finds the score.
+	aliases []spec.Alias
+	pattern *regexp.Regexp
 	// captureStdout and captureStderr bound the streams; 0 is the limit of the options.
 	captureStdout, captureStderr policy.Size
 }
@@ -83,6 +89,10 @@ func (h *Harness) request(x execution) (sandbox.Request, error) {
 	maps.Copy(req.Env, h.opts.Request.Env)
 	maps.Copy(req.Env, x.env)
 	req.Name = cmp.Or(x.name, req.Name)
+	own := slices.DeleteFunc(slices.Clone(x.aliases), func(a spec.Alias) bool { // those of the options win
+		return slices.ContainsFunc(req.Aliases, func(o spec.Alias) bool { return o.Name == a.Name })
+	})
+	req.Aliases = slices.Concat(req.Aliases, own)
 	return req, nil
 }
 
@@ -94,10 +104,18 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 	}
 	h.log.LogAttrs(ctx, slog.LevelInfo, "script started",
 		slog.String("script", x.script), slog.String("cwd", x.dir), slog.Duration("timeout", x.timeout))
-	res, err := h.box.Run(ctx, h.label(req, roleProgram), h.opts.IO, h.opts.Hooks, sandbox.Work{Key: x.work})
+	streams := h.opts.IO
+	scores := &scoreScanner{pattern: x.pattern}
+	if x.pattern != nil {
+		streams.WatchStdout = scores
+	}
+	res, err := h.box.Run(ctx, h.label(req, roleProgram), streams, h.opts.Hooks, sandbox.Work{Key: x.work})
 	h.spent.note(res, roleProgram)
 	if res == nil {
 		return nil, err
+	}
+	if x.pattern != nil {
+		res = withScore(res, scores)
 	}
 	script, code, score := slog.String("script", x.script), slog.Int("exit_code", res.ExitCode), slog.Any("score", nil)
 	if res.Score != nil {
@@ -112,6 +130,19 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 		h.log.LogAttrs(ctx, slog.LevelWarn, "script failed", script, code, slog.String("traceback", first), slog.String("exception", last))
 	}
 	return res, err
+}
+
+// withScore returns a result with the score of a pattern.
+func withScore(res *result.Result, scores *scoreScanner) *result.Result {
+	other := *res
+	var warning string
+	other.Score, warning = scores.score()
+	other.ScoreUnfinished = other.Score != nil && res.Status != result.StatusExited
+	other.Warnings = slices.Clone(res.Warnings)
+	if warning != "" {
+		other.Warnings = append(other.Warnings, warning)
+	}
+	return &other
 }
 
 // tracebackLines returns the first line of a traceback, which is the marker, and the last one,

@@ -139,7 +139,7 @@ func makeWorkspace(path string) (string, error) {
 	_, final := os.Lstat(filepath.Join(dir, finalName))
 	if script == nil && errors.Is(final, fs.ErrNotExist) && !isOurs(dir) {
 		return "", workspaceError(dir, ScriptName+" is there without the final/ of an evaluation, so it may be yours", nil,
-			"remove or move what is there, or choose another folder with --workspace")
+			"remove or move what is there, or choose another folder with --output")
 	}
 	return dir, makeFinal(dir)
 }
@@ -239,7 +239,7 @@ func lockDir(dir, user string) (io.Closer, error) {
 	lock, err := fsx.LockPath(dir)
 	switch {
 	case errors.Is(err, fsx.ErrLocked):
-		return nil, workspaceError(dir, "is in use by another "+user, sandbox.ErrBusy, "wait for its end, or choose another folder with --workspace")
+		return nil, workspaceError(dir, "is in use by another "+user, sandbox.ErrBusy, "wait for its end, or choose another folder with --output")
 	case err != nil:
 		return nil, unusable("working folder", dir, "cannot be locked", err)
 	}

@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Grader scores the outputs of a script, so that the score is not the script's own word. It is
@@ -32,9 +34,12 @@ import (
 // A grader reads untrusted files. It should parse them as data (CSV, JSON), not load them as
 // code (pickle), and print nothing that it read.
 type Grader struct {
-	// Script is the host path of a Python program, which [New] reads, and Answers that of a
-	// directory.
+	// Script is the host path of a Python program, or of a directory with the program grade.py and
+	// modules that it imports. [New] reads it; a directory must not change afterwards. Answers is the
+	// host path of a directory.
 	Script, Answers string
+	// Image is the image of the grader's run; empty is that of the scripts' runs.
+	Image string
 	// Limits bound the grader's run; zero fields are the policy's defaults, and a zero time
 	// limit is [DefaultGraderTimeout].
 	Limits policy.Limits
@@ -52,6 +57,11 @@ const (
 	maxProgram = 64 << 20
 	// maxAnswers bounds the entries of the answers.
 	maxAnswers = 100_000
+
+	// GraderMain is the program of a grader that is a directory.
+	GraderMain = "grade.py"
+	// graderDir is where such a directory is in the grader's container.
+	graderDir = spec.WorkDir + "/grader"
 
 	gradedName  = "submission"
 	answersName = "answers"
@@ -78,9 +88,18 @@ type Grading struct {
 // which we failed, is not.
 func (g Grading) Conclusive() bool { return g.Failure == "" || g.Ended && !g.Canceled }
 
-// read returns the grader's program, and refuses a grader that could never run.
-func (g Grader) read() ([]byte, error) {
-	program, err := fsx.Read(g.Script, maxProgram)
+// read returns the grader's program and, if it is a directory, the digest of that. It refuses a
+// grader that could never run.
+func (g Grader) read(ctx context.Context) (program []byte, digest string, err error) {
+	main := g.Script
+	if g.isDir() {
+		var sum treehash.Digest
+		if sum, err = treehash.Of(ctx, g.Script, treehash.Options{Leave: leftOut}); err != nil {
+			return nil, "", notUsable("grader", g.Script, err)
+		}
+		main, digest = filepath.Join(g.Script, GraderMain), sum.Sum
+	}
+	program, err = fsx.Read(main, maxProgram)
 	if err == nil && len(bytes.TrimSpace(program)) == 0 {
 		err = errors.New("is empty")
 	}
@@ -88,7 +107,18 @@ func (g Grader) read() ([]byte, error) {
 	if answersErr == nil && !info.IsDir() {
 		answersErr = errors.New("is not a folder")
 	}
-	return program, errors.Join(notUsable("grader", g.Script, err), notUsable("answers", g.Answers, answersErr))
+	return program, digest, errors.Join(notUsable("grader", main, err), notUsable("answers", g.Answers, answersErr))
+}
+
+func (g Grader) isDir() bool {
+	info, err := os.Stat(g.Script)
+	return err == nil && info.IsDir()
+}
+
+// leftOut are the parts of a grader's directory that Python makes itself, and links and special
+// files.
+func leftOut(name string, mode fs.FileMode) bool {
+	return filepath.Base(name) == "__pycache__" || !mode.IsDir() && !mode.IsRegular()
 }
 
 // checkApart refuses answers that every script would see, and data that are in the answers.
@@ -151,14 +181,22 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	if err := stage(ctx, grader, input, final, ran.Outputs); err != nil {
 		return nil, err
 	}
-	// The program that was hashed runs, whatever its file contains now.
-	grader.Script = filepath.Join(program, filepath.Base(grader.Script))
-	if err := errors.Join(os.Mkdir(program, 0o700), os.WriteFile(grader.Script, h.grader, 0o600)); err != nil {
+	req, err := grader.request(h.opts.Request, input, job.Name), error(nil)
+	if h.graderSum == "" {
+		// The program that was hashed runs, whatever its file contains now.
+		req.Script = filepath.Join(program, filepath.Base(grader.Script))
+		err = errors.Join(os.Mkdir(program, 0o700), os.WriteFile(req.Script, h.grader, 0o600))
+	} else {
+		req.Script, req.Command = "", []string{"python3", graderDir + "/" + GraderMain}
+		req.Mounts = []sandbox.Mount{{Source: program, Target: graderDir}}
+		err = stageModules(ctx, grader, program, h.graderSum)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("copying the grader: %w", err)
 	}
 	hooks := h.opts.Hooks
 	hooks.Started, hooks.More = nil, noMore // the copies are of one grading
-	graded, err := h.box.Run(ctx, h.label(grader.request(h.opts.Request, input, job.Name), roleGrader), hooks)
+	graded, err := h.box.Run(ctx, h.label(req, roleGrader), hooks)
 	h.spent.note(graded, roleGrader)
 	if err != nil {
 		err = fmt.Errorf("running the grader: %w", err)
@@ -172,7 +210,7 @@ func noMore() int { return 0 }
 // opens for them. It is pure.
 func (g Grader) request(pattern sandbox.Request, input, name string) sandbox.Request {
 	req := sandbox.Request{
-		Name: "grader", Script: g.Script, Input: input, Image: pattern.Image, User: pattern.User,
+		Name: "grader", Script: g.Script, Input: input, Image: cmp.Or(g.Image, pattern.Image), User: pattern.User,
 		Runtime: pattern.Runtime, Limits: g.Limits, Labels: map[string]string{},
 		AllowUnlocked: pattern.AllowUnlocked, Transfer: pattern.Transfer,
 	}
@@ -216,7 +254,54 @@ func stage(ctx context.Context, grader Grader, to, final string, outputs []resul
 	if err != nil {
 		return err
 	}
-	// Every user must be able to read the copies, whatever our umask is.
+	return readable(to)
+}
+
+// stageModules fills the new directory to with a copy of a grader that is a directory and that must
+// still have the given digest.
+func stageModules(ctx context.Context, grader Grader, to, digest string) error {
+	s := staging{left: cmp.Or(grader.MaxBytes, DefaultGraderBytes)}
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	err := fsx.InRoot(grader.Script, func(from *os.Root) error {
+		return fsx.InRoot(to, func(root *os.Root) error {
+			s.to = root
+			return fs.WalkDir(from.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+				switch {
+				case err != nil:
+					return err
+				case name != "." && leftOut(name, entry.Type()):
+					if entry.IsDir() {
+						return fs.SkipDir
+					}
+					return nil
+				case entry.IsDir():
+					return root.MkdirAll(name, 0o755)
+				}
+				if _, err = s.copy(ctx, from, name, name); err != nil {
+					return err
+				}
+				info, err := entry.Info()
+				if err == nil && info.Mode()&0o111 != 0 { // it counts in the digest
+					err = root.Chmod(name, 0o755)
+				}
+				return err
+			})
+		})
+	})
+	if err != nil {
+		return unusable("grader", grader.Script, "cannot be staged", err)
+	}
+	sum, err := treehash.Of(ctx, to, treehash.Options{})
+	if err == nil && sum.Sum != digest {
+		err = unusable("grader", grader.Script, "has changed since the evaluation began", nil)
+	}
+	return errors.Join(err, readable(to))
+}
+
+// readable lets every user read the copies below a directory, whatever our umask is.
+func readable(to string) error {
 	return filepath.WalkDir(to, func(path string, entry fs.DirEntry, err error) error {
 		mode := fs.FileMode(0o644)
 		if err == nil && entry.IsDir() {

@@ -203,6 +203,6 @@ func TestNothingToGrade(t *testing.T) {
 	grader, _ := newGrader(t, nil)
 	got, err := newEvaluator(t, echo(), Options{Grader: grader}).EvaluateSolution(t.Context(), mlestar.NewSolution("crash A: 1", mlestar.PhaseInit), newTask(t), mlestar.DefaultPipelineConfig(), 0)
 	require.NoError(t, err)
-	require.Contains(t, got.Grading.Failure, "nothing to grade")
+	require.Contains(t, got.Grading.Failure, "the script failed")
 	require.True(t, got.Conclusive(), "running it again would not help")
 }

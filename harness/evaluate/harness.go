@@ -55,9 +55,11 @@ type Harness struct {
 	log    *slog.Logger
 	cache  *trial.Log // nil for none
 	stock  *stock
-	grader []byte    // the grader's program
-	job    trial.Job // that the runs belong to; empty for none
-	spent  *spent    // by that job; nil for none
+	grader []byte // the grader's program
+	// graderSum is the digest of a grader that is a directory; empty for a program.
+	graderSum string
+	job       trial.Job // that the runs belong to; empty for none
+	spent     *spent    // by that job; nil for none
 }
 
 // New returns a harness. It refuses, joined, every option that makes no sense, and a grader,
@@ -88,7 +90,7 @@ func New(box sandbox.Box, opts Options) (*Harness, error) {
 	}
 	var err error
 	if opts.Grader != nil {
-		h.grader, err = opts.Grader.read()
+		h.grader, h.graderSum, err = opts.Grader.read(context.Background())
 		errs = append(errs, err)
 	}
 	if opts.Cache != "" {
@@ -119,6 +121,8 @@ type Job struct {
 	// Setup is the caller's mark of how the script is evaluated, such as that of
 	// [Harness.Setup]. It only goes into the result, and may be empty.
 	Setup string
+	// limits are those of Setup; nil when not known.
+	limits *Limits
 	// Workspace is the directory of the script and of final/. It is created if it is missing.
 	// One without final/ whose solution.py no evaluation has written is refused. Empty is the
 	// working directory of the task. One job at a time can use a directory: another job is
@@ -144,6 +148,7 @@ func (h *Harness) Run(ctx context.Context, job Job) (Result, error) {
 	case ctx.Err() != nil && res.Run != nil && !res.inspected():
 		err = context.Cause(ctx)
 	}
+	res.Why = res.why()
 	return res, err
 }
 
@@ -152,7 +157,7 @@ func newResult(job Job) Result {
 	sum := hashText(job.Script)
 	return Result{
 		Schema: ResultSchemaV1, Name: job.Name, CompetitionID: job.Task.CompetitionID, ScriptSHA256: sum, OriginalSHA256: sum,
-		SetupSHA256: job.Setup, Seed: job.Seed, Repetition: job.Repetition,
+		MetricDirection: job.Task.MetricDirection, BaselineValue: job.Task.BaselineValue, SetupSHA256: job.Setup, Limits: job.limits, Seed: job.Seed, Repetition: job.Repetition,
 		EvaluationResult: EvaluationResult{ExitCode: -1, Warnings: []string{}},
 	}
 }
@@ -257,8 +262,14 @@ func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, r
 			h.log.LogAttrs(ctx, slog.LevelWarn, "the copy of a script is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}
+	aliases, aliasErr := job.Task.allAliases()
+	pattern, patternErr := scorePattern(job.Task.ScorePattern)
+	if err := errors.Join(aliasErr, patternErr); err != nil {
+		remove()
+		return x, nil, err
+	}
 	x = execution{program: filepath.Join(private, ScriptName), dir: p.dir, input: p.input, timeout: job.Timeout, name: job.Name,
-		work: fmt.Sprintf("evaluate %s %d", job.Setup, job.Repetition)}
+		work: fmt.Sprintf("evaluate %s %d", job.Setup, job.Repetition), aliases: aliases, pattern: pattern}
 	if err := os.WriteFile(x.program, []byte(job.Script), 0o600); err != nil {
 		remove()
 		return x, nil, fmt.Errorf("copying the script: %w", err)
@@ -282,11 +293,14 @@ func (h *Harness) inspect(ctx context.Context, job Job, p place, ran *result.Res
 	if h.opts.Grader == nil {
 		return res
 	}
-	res.Grading = &Grading{Failure: "the script did not end well: there is nothing to grade"}
+	res.Grading = &Grading{Failure: "the script failed"}
 	if valid {
 		res.Grading = h.grade(ctx, job, p.final(), ran)
 	}
 	res.GradedScore = res.Grading.Score
+	if res.Overstated(job.Task.MetricDirection) {
+		res.Warnings = append(res.Warnings, overstated(res))
+	}
 	return res
 }
 
@@ -305,6 +319,9 @@ func (h *Harness) regrade(ctx context.Context, job Job, p place, res Result) (ag
 		return res, false
 	}
 	again = old.withRun(record.Result)
+	if job.Task.ScorePattern != "" {
+		again.Score, again.SelfReported, again.ScoreUnfinished = old.Score, old.SelfReported, old.ScoreUnfinished
+	}
 	again.Warnings = append([]string{}, old.Warnings...)
 	again.Grading, again.GradedScore, again.Submission = nil, nil, nil
 	return h.inspect(ctx, job, p, record.Result, again), true

@@ -111,7 +111,7 @@ func BenchmarkResume10000(b *testing.B) {
 		file, report, err := OpenResults(path, ReadOptions{Brief: true})
 		require.NoError(b, err)
 		require.NoError(b, file.Close())
-		left := Resume(report.Results, report.Results)
+		left := Resume(report.Results, report.Results, nil)
 		require.Equal(b, 10_000, left.Done)
 	}
 }

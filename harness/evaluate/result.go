@@ -32,8 +32,13 @@ type Result struct {
 	// script before any repair.
 	ScriptSHA256   string `json:"script_sha256"`
 	OriginalSHA256 string `json:"original_sha256"`
+	// MetricDirection and BaselineValue are those of the task; empty and nil when not known.
+	MetricDirection MetricDirection `json:"metric_direction,omitzero"`
+	BaselineValue   *float64        `json:"baseline_value"`
 	// SetupSHA256 is [Job.Setup]: how the script was evaluated. Empty when not known.
 	SetupSHA256 string `json:"setup_sha256"`
+	// Limits are those of a batch; nil when not known.
+	Limits *Limits `json:"limits"`
 	// Seed is the seed of the script; nil for none.
 	Seed *uint32 `json:"seed"`
 	// Repetition is [Job.Repetition].
@@ -61,6 +66,10 @@ type Result struct {
 	Cached bool `json:"cached"`
 	// Failure says what we, not the script, failed to do. Empty when there is a result.
 	Failure string `json:"failure"`
+	// Why says in one line what is wrong: why there is no score that counts, or what else a reader of
+	// the score has to know. Empty if nothing is. It may have text of the script in it, and up to 200
+	// characters.
+	Why string `json:"why"`
 
 	refused *ScriptError
 }
@@ -77,6 +86,8 @@ type RunFacts struct {
 	ImageID string `json:"image_id"`
 	// GPUs are the devices of the run.
 	GPUs []string `json:"gpus"`
+	// OOMKilled says that the kernel killed a process of the run for memory.
+	OOMKilled bool `json:"oom_killed"`
 	// OutputTruncated says that stdout or stderr is not complete; score and traceback are those
 	// of the complete output.
 	OutputTruncated bool `json:"output_truncated"`
@@ -169,7 +180,7 @@ func (r Result) withRun(res *result.Result) Result {
 func factsOf(res *result.Result) *RunFacts {
 	return &RunFacts{
 		ID: res.ID, Status: res.Status, Fault: res.Fault, Deadline: res.Deadline, Explanation: res.Explanation, ImageID: res.Image.ID,
-		GPUs: append([]string{}, res.Enforced.GPUs...), OutputTruncated: res.StdoutTruncated || res.StderrTruncated,
+		OOMKilled: res.OOMKilled, GPUs: append([]string{}, res.Enforced.GPUs...), OutputTruncated: res.StdoutTruncated || res.StderrTruncated,
 	}
 }
 
@@ -184,7 +195,7 @@ const (
 // head and tail are kept, with a line between them that counts the missing bytes, and of more
 // than 100 warnings the first.
 func (r Result) Bounded() Result {
-	r.Schema = ResultSchemaV1
+	r.Schema, r.Why = ResultSchemaV1, r.Explain()
 	r.Run = r.Run.bounded()
 	if r.Run != nil && (len(r.Stdout) > textLimit || len(r.Stderr) > textLimit) {
 		r.Run.OutputTruncated = true

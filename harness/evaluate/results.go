@@ -3,7 +3,6 @@ package evaluate
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -232,53 +231,4 @@ func Competitions(results []Result) []string {
 		}
 	}
 	return ids
-}
-
-// A Resumption is the rest of an interrupted batch.
-type Resumption struct {
-	// Known has the conclusive result of each script, in their order; nil for one that has none.
-	Known []*Result
-	// Earlier has the last inconclusive result of the same script and setup of those without a
-	// conclusive one; see [Job.Earlier].
-	Earlier []*Result
-	// Done counts the results in Known.
-	Done int
-	// Changed, Setup and Inconclusive count the scripts that run again although there is a result of
-	// their name and seed: because the script changed, because it was evaluated in another way, or
-	// because the result is not about the script.
-	Changed, Setup, Inconclusive int
-}
-
-// Resume looks for the scripts of a batch among the results of a results file, in the order of its
-// lines. Of each script, wanted has name, original hash, seed, repetition, competition and setup.
-// Memory besides the results is hashes only.
-func Resume(wanted, old []Result) Resumption {
-	type hash = [sha256.Size]byte
-	sum := func(key string) hash { return sha256.Sum256([]byte(key)) }
-	latest, versions, slots := map[hash]*Result{}, map[hash]bool{}, map[hash]bool{}
-	for i := range old {
-		r := &old[i]
-		slots[sum(r.slot())], versions[sum(r.Key())] = true, true
-		// A later try that found nothing out does not undo a conclusive result.
-		key := sum(r.jobKey())
-		if before := latest[key]; before == nil || r.Conclusive() || !before.Conclusive() {
-			latest[key] = r
-		}
-	}
-	left := Resumption{Known: make([]*Result, len(wanted)), Earlier: make([]*Result, len(wanted))}
-	for i, w := range wanted {
-		switch r := latest[sum(w.jobKey())]; {
-		case r != nil && r.Conclusive():
-			left.Known[i] = r
-			left.Done++
-		case r != nil:
-			left.Earlier[i] = r
-			left.Inconclusive++
-		case versions[sum(w.Key())]:
-			left.Setup++
-		case slots[sum(w.slot())]:
-			left.Changed++
-		}
-	}
-	return left
 }

@@ -28,8 +28,8 @@ func TestResume(t *testing.T) {
 		old  []Result
 		want Resumption
 	}{
-		"nothing":        {nil, Resumption{}},
-		"others":         {[]Result{good("b", "1", "s"), seeded}, Resumption{}},
+		"nothing":        {nil, Resumption{New: 1}},
+		"others":         {[]Result{good("b", "1", "s"), seeded}, Resumption{New: 1}},
 		"done":           {[]Result{good("a", "1", "s")}, Resumption{Done: 1}},
 		"a failure":      {[]Result{ended("a", "1", "s", result.StatusTimedOut)}, Resumption{Done: 1}},
 		"repaired":       {[]Result{repaired}, Resumption{Done: 1}},
@@ -46,7 +46,7 @@ func TestResume(t *testing.T) {
 		"known is kept":  {[]Result{good("a", "1", "s"), ended("a", "1", "s", result.StatusCanceled)}, Resumption{Done: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Resume(wanted, test.old)
+			got := Resume(wanted, test.old, nil)
 			require.Len(t, got.Known, 1)
 			require.Equal(t, test.want.Done == 1, got.Known[0] != nil)
 			if got.Known[0] != nil {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
@@ -173,7 +175,7 @@ func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, j
 		// A repair might have saved it.
 		res.Failure = fmt.Sprintf("canceled before the end of retry %d of %d", n, most)
 	}
-	res.OriginalSHA256, res.Repairs = original, repairs
+	res.OriginalSHA256, res.Repairs, res.Why = original, repairs, res.why()
 	return solution, res, err
 }
 
@@ -215,8 +217,13 @@ func (h *Harness) repairedBefore(given mlestar.SolutionScript, res Result) mlest
 // maxRepeats bounds the runs of one script.
 const maxRepeats = 10_000
 
+// RepetitionSchemaV1 names the wire form of [Repetition].
+const RepetitionSchemaV1 = "evalbox/repetition/v1"
+
 // Repetition is one script, run several times.
 type Repetition struct {
+	// Schema is always [RepetitionSchemaV1].
+	Schema string `json:"schema"`
 	// Results are in the order of the runs.
 	Results []Result `json:"evaluations"`
 	// Workspaces are their working directories.
@@ -225,32 +232,28 @@ type Repetition struct {
 	Statistics Statistics `json:"statistics"`
 }
 
-// Repeat runs one job several times, one after the other. seeds is nil, or has one seed for each
-// run. Runs of the same seed have different [Job.Repetition], so that a cache does not answer one
-// with another. If the job has a Workspace, and there is more than one run, each gets a directory
-// beside it: NAME-seed-S, or NAME-run-N, from 1, for runs without a seed. After an error no further
-// run starts; the earlier results come with it.
-func (h *Harness) Repeat(ctx context.Context, job Job, runs int, seeds []uint32) (Repetition, error) {
-	if runs < 1 || runs > maxRepeats {
-		return Repetition{}, &policy.FieldError{Field: "repeat", Value: fmt.Sprint(runs), Rule: fmt.Sprintf("must be between 1 and %d", maxRepeats)}
-	}
-	if seeds != nil && len(seeds) != runs {
-		return Repetition{}, &policy.FieldError{Field: "seeds", Rule: fmt.Sprintf("there are %d for %d runs", len(seeds), runs)}
-	}
-	var r Repetition
-	var err error
-	var left atomic.Int64
-	defer left.Store(0)
-	h = h.expecting(&left)
+// RepeatOptions configure [Harness.Repeat]. The zero value is useful.
+type RepeatOptions struct {
+	// Seeds is nil, or has one seed for each run.
+	Seeds []uint32
+	// Parallel is the number of programs that run at the same time; 0 is 1. More need a
+	// [Job.Workspace].
+	Parallel int
+}
+
+// Jobs returns the jobs of the runs of [Harness.Repeat], with directories of their own. There is a seed
+// for each, or none.
+func (o RepeatOptions) Jobs(job Job, runs int) []Job {
 	workspace, times := job.Workspace, map[uint32]int{}
-	for i := 0; i < runs && err == nil; i++ {
+	jobs := make([]Job, runs)
+	for i := range jobs {
 		job.Repetition = i
 		suffix := fmt.Sprintf("-run-%d", i+1)
-		if seeds != nil {
-			job.Seed = new(seeds[i])
-			job.Repetition = times[seeds[i]]
-			times[seeds[i]]++
-			suffix = fmt.Sprintf("-seed-%d", seeds[i])
+		if o.Seeds != nil {
+			seed := o.Seeds[i]
+			job.Seed, job.Repetition = &seed, times[seed]
+			times[seed]++
+			suffix = fmt.Sprintf("-seed-%d", seed)
 			if job.Repetition > 0 {
 				suffix += fmt.Sprintf("-run-%d", job.Repetition+1)
 			}
@@ -258,14 +261,55 @@ func (h *Harness) Repeat(ctx context.Context, job Job, runs int, seeds []uint32)
 		if workspace != "" && runs > 1 {
 			job.Workspace = workspace + suffix
 		}
-		var res Result
-		if h.alike(job.Seed) {
-			left.Store(int64(runs - i - 1))
-		}
-		res, err = h.Run(ctx, job)
-		r.Results, r.Workspaces = append(r.Results, res), append(r.Workspaces, job.Workspace)
-		if err == nil {
-			err = context.Cause(ctx)
+		jobs[i] = job
+	}
+	return jobs
+}
+
+// Repeat runs one job several times. Runs of the same seed have different [Job.Repetition], so that a
+// cache does not answer one with another. If the job has a Workspace, and there is more than one run,
+// each gets a directory beside it: NAME-seed-S, or NAME-run-N, from 1, for runs without a seed. After
+// an error no further run starts; the results of the runs that began come with it.
+func (h *Harness) Repeat(ctx context.Context, job Job, runs int, opts RepeatOptions) (Repetition, error) {
+	if runs < 1 || runs > maxRepeats {
+		return Repetition{}, &policy.FieldError{Field: "repeat", Value: fmt.Sprint(runs), Rule: fmt.Sprintf("must be between 1 and %d", maxRepeats)}
+	}
+	if opts.Seeds != nil && len(opts.Seeds) != runs {
+		return Repetition{}, &policy.FieldError{Field: "seeds", Rule: fmt.Sprintf("there are %d for %d runs", len(opts.Seeds), runs)}
+	}
+	if opts.Parallel > 1 && runs > 1 && job.Workspace == "" {
+		return Repetition{}, &policy.FieldError{Field: "workspace", Rule: "runs at the same time need one, so that each has its own ./final"}
+	}
+	jobs := opts.Jobs(job, runs)
+	results := make([]*Result, runs)
+	var left atomic.Int64
+	defer left.Store(0)
+	h = h.expecting(&left)
+	var group errgroup.Group // which ends nothing: what runs goes on to its end
+	group.SetLimit(max(opts.Parallel, 1))
+	var failed atomic.Bool
+	for i, job := range jobs {
+		group.Go(func() error {
+			if failed.Load() {
+				return nil
+			}
+			if h.alike(job.Seed) {
+				left.Store(int64(runs - i - 1))
+			}
+			res, err := h.Run(ctx, job)
+			results[i] = &res
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			failed.CompareAndSwap(false, err != nil)
+			return err
+		})
+	}
+	err := group.Wait()
+	r := Repetition{Schema: RepetitionSchemaV1}
+	for i, res := range results {
+		if res != nil {
+			r.Results, r.Workspaces = append(r.Results, *res), append(r.Workspaces, jobs[i].Workspace)
 		}
 	}
 	r.Statistics = StatisticsOf(r.Results)

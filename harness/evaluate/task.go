@@ -60,6 +60,15 @@ type TaskDescription struct {
 	TargetColumn *string `json:"target_column" yaml:"target_column"`
 	// BaselineValue is the score to beat.
 	BaselineValue *float64 `json:"baseline_value" yaml:"baseline_value"`
+	// Layout is the name of a layout of directories that scripts expect; see [Layouts]. Aliases are
+	// further names of files: by the name its target, which is input, final or below one of them. See
+	// [spec.Alias].
+	Layout  string            `json:"layout,omitempty" yaml:"layout"`
+	Aliases map[string]string `json:"aliases,omitempty" yaml:"aliases"`
+	// ScorePattern, if not empty, is a regular expression (RE2) with one group, which is the score. It
+	// is matched with each line of stdout, of which it sees 64 KiB, and the last match counts. Empty
+	// means the rule of EX-011. The scores of graders do not depend on it.
+	ScorePattern string `json:"score_pattern,omitempty" yaml:"score_pattern"`
 }
 
 // Validate reports, joined, every required field that is missing and every field that breaks a
@@ -82,6 +91,7 @@ func (t TaskDescription) problems() []error {
 		new(TaskType).UnmarshalText([]byte(t.TaskType)),
 		new(DataModality).UnmarshalText([]byte(t.DataModality)),
 		t.MetricDirection.Check(),
+		errOf(t.allAliases()), errOf(scorePattern(t.ScorePattern)),
 	} {
 		if err != nil {
 			errs = append(errs, err)
@@ -95,6 +105,8 @@ func (t TaskDescription) problems() []error {
 	}
 	return errs
 }
+
+func errOf[T any](_ T, err error) error { return err }
 
 // Folders returns the working directory of the task and the directory of its data. A DataDir
 // whose last part is "input" is the data itself, and its parent the working directory; any
@@ -149,11 +161,19 @@ func (t TaskDescription) CheckData() error {
 	return nil
 }
 
-// LoadTask reads a task from a YAML file with the field names of DM-007. A relative data_dir is
-// relative to the file. Everything that is wrong is reported, joined: unknown keys with their
-// lines, values that break a rule, required keys that are missing, and a data directory that
-// is missing or empty (AI-11).
+// LoadTask is [ReadTask], and also reports a data directory that is missing or empty (AI-11).
 func LoadTask(path string) (TaskDescription, error) {
+	task, err := ReadTask(path)
+	if err != nil {
+		return TaskDescription{}, err
+	}
+	return task, task.CheckData()
+}
+
+// ReadTask reads a task from a YAML file with the field names of DM-007. A relative data_dir is
+// relative to the file. Everything that is wrong is reported, joined: unknown keys with their
+// lines, values that break a rule, and required keys that are missing.
+func ReadTask(path string) (TaskDescription, error) {
 	const most = 1 << 20 // a description is prose
 	content, err := fsx.Read(path, most)
 	dir := ""
@@ -170,7 +190,7 @@ func LoadTask(path string) (TaskDescription, error) {
 	if !filepath.IsAbs(task.DataDir) {
 		task.DataDir = filepath.Join(dir, task.DataDir)
 	}
-	return task, task.CheckData()
+	return task, nil
 }
 
 // ParseTask reads the text of a task file. source is its name in messages. A relative data_dir stays

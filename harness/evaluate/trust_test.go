@@ -79,7 +79,7 @@ func TestLockWorkspace(t *testing.T) {
 	require.ErrorContains(t, err, "is in use by another batch")
 	var workspace *FileError
 	require.ErrorAs(t, err, &workspace)
-	require.Contains(t, workspace.Hint(), "--workspace")
+	require.Contains(t, workspace.Hint(), "--output")
 	require.NoError(t, release())
 	release, err = LockWorkspace(dir)
 	require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestRepeatWithACache(t *testing.T) {
 	base := t.TempDir()
 	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second, Workspace: filepath.Join(base, "w")}
 	for _, cached := range []bool{false, true} {
-		got, err := e.Repeat(t.Context(), job, 3, nil)
+		got, err := e.Repeat(t.Context(), job, 3, RepeatOptions{})
 		require.NoError(t, err)
 		require.Equal(t, 2.0, *got.Statistics.Mean)
 		require.Equal(t, 1.0, *got.Statistics.Deviation)
@@ -169,7 +169,7 @@ func TestRepeatWithACache(t *testing.T) {
 		require.Equal(t, []string{filepath.Join(base, "w-run-1"), filepath.Join(base, "w-run-2"), filepath.Join(base, "w-run-3")}, got.Workspaces)
 	}
 	require.Len(t, runner.requests, 3)
-	got, err := e.Repeat(t.Context(), job, 4, []uint32{5, 6, 5, 5})
+	got, err := e.Repeat(t.Context(), job, 4, RepeatOptions{Seeds: []uint32{5, 6, 5, 5}})
 	require.NoError(t, err)
 	var names []string
 	for i, evaluation := range got.Results {
@@ -177,7 +177,7 @@ func TestRepeatWithACache(t *testing.T) {
 		names = append(names, filepath.Base(got.Workspaces[i]))
 	}
 	require.Equal(t, []string{"w-seed-5", "w-seed-6", "w-seed-5-run-2", "w-seed-5-run-3"}, names)
-	one, err := e.Repeat(t.Context(), job, 1, nil)
+	one, err := e.Repeat(t.Context(), job, 1, RepeatOptions{})
 	require.NoError(t, err)
 	require.Equal(t, []string{job.Workspace}, one.Workspaces)
 }
@@ -195,7 +195,7 @@ func TestUnusableOptionsAreToldBeforeAnythingRuns(t *testing.T) {
 		want string
 	}{
 		"no grader":       {Options{Grader: &Grader{Script: at("nope.py"), Answers: dir}}, fmt.Sprintf("grader %q: does not exist", at("nope.py"))},
-		"grader a folder": {Options{Grader: &Grader{Script: dir, Answers: dir}}, fmt.Sprintf("grader %q: is not a regular file (a folder)", dir)},
+		"grader a folder": {Options{Grader: &Grader{Script: dir, Answers: dir}}, fmt.Sprintf("grader %q: does not exist", at("grade.py"))},
 		"empty grader":    {Options{Grader: &Grader{Script: at("blank.py"), Answers: dir}}, fmt.Sprintf("grader %q: is empty", at("blank.py"))},
 		"no answers":      {Options{Grader: &Grader{Script: at("ok"), Answers: at("no")}}, fmt.Sprintf("answers %q: does not exist", at("no"))},
 		"answers a file":  {Options{Grader: &Grader{Script: at("ok"), Answers: at("ok")}}, fmt.Sprintf("answers %q: is not a folder", at("ok"))},

@@ -2,6 +2,9 @@ package render
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/invoke"
@@ -57,15 +60,65 @@ func Artifacts(report invoke.Report) string {
 
 // Sweep is the last line on a sweep.
 func Sweep(report sweep.Report) string {
-	var parts []string
-	for _, status := range []sweep.Status{sweep.StatusSucceeded, sweep.StatusFailed, sweep.StatusMissing} {
-		if n := report.Count(status); n > 0 || status != sweep.StatusMissing {
-			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+	text := fmt.Sprintf("sweep of %d: %d succeeded, %d failed", len(report.Runs), report.Count(sweep.StatusSucceeded), report.Count(sweep.StatusFailed))
+	if n := report.Count(sweep.StatusMissing); n > 0 {
+		text += fmt.Sprintf(", %d not done", n)
+	}
+	if report.Manifest == "" {
+		return text + " · no manifest; the same command goes on from there"
+	}
+	return text + " · " + string(report.Manifest)
+}
+
+// Bounds of the table of a sweep.
+const (
+	maxSweepRows    = 50
+	maxSweepNumbers = 8
+)
+
+// SweepTable has a row for each combination of values, with the means of the numbers over the
+// seeds. Without any number there is no header.
+func SweepTable(rows []sweep.Row) Table {
+	names, axes := map[string]bool{}, map[string]bool{}
+	for _, row := range rows {
+		for name := range row.Means {
+			names[name] = true
+		}
+		for name := range row.Values {
+			axes[name] = true
 		}
 	}
-	text := fmt.Sprintf("sweep of %d: %s · ", len(report.Runs), strings.Join(parts, ", "))
-	if report.Manifest == "" {
-		return text + "no manifest; --resume goes on from there"
+	if len(names) == 0 {
+		return Table{}
 	}
-	return text + string(report.Manifest)
+	var t Table
+	axisNames, numbers := slices.Sorted(maps.Keys(axes)), slices.Sorted(maps.Keys(names))
+	if more := len(numbers) - maxSweepNumbers; more > 0 {
+		numbers = numbers[:maxSweepNumbers]
+		t.Lines = append(t.Lines, text.Count(more, "more number")+": --json has all")
+	}
+	if more := len(rows) - maxSweepRows; more > 0 {
+		rows = rows[:maxSweepRows]
+		t.Lines = append(t.Lines, text.Count(more, "more row")+": --json has all")
+	}
+	t.Header = append(append(slices.Clone(axisNames), "RUNS"), numbers...)
+	for i, name := range t.Header {
+		t.Header[i] = text.Fit(name, maxCell)
+	}
+	for _, row := range rows {
+		var cells []string
+		for _, name := range axisNames {
+			cells = append(cells, text.Fit(fmt.Sprint(row.Values[name]), maxCell))
+		}
+		cells = append(cells, strconv.Itoa(row.Runs))
+		for _, name := range numbers {
+			cell := absent
+			if mean, ok := row.Means[name]; ok {
+				cell = strconv.FormatFloat(mean, 'g', 6, 64)
+			}
+			cells = append(cells, cell)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	return t
 }

@@ -46,7 +46,7 @@ func Evaluation(e evaluate.Result, workspace string, live bool) string {
 	if why := notGraded(e); why != "" {
 		shown += "not graded: " + why + "\n"
 	}
-	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, " (its own word)")...)
+	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, " (self-reported)")...)
 	if e.Run != nil {
 		parts = append(parts, text.Seconds(e.DurationSeconds))
 		if !e.Cached {
@@ -57,16 +57,16 @@ func Evaluation(e evaluate.Result, workspace string, live bool) string {
 	return shown + strings.Join(parts, " · ") + "\n"
 }
 
-// scoreParts are the parts of a line on score and seed. ownWord comes after a score that the
-// script reported itself.
-func scoreParts(e evaluate.Result, ownWord string) []string {
+// scoreParts are the parts of a line on score and seed. selfReported comes after a score that
+// the script reported itself.
+func scoreParts(e evaluate.Result, selfReported string) []string {
 	var parts []string
 	if e.GradedScore != nil {
 		parts = append(parts, "graded "+text.Number(*e.GradedScore))
 	}
 	switch {
 	case e.Score != nil:
-		parts = append(parts, scoreText(*e.Score, e.ScoreUnfinished)+ownWord)
+		parts = append(parts, scoreText(*e.Score, e.ScoreUnfinished)+selfReported)
 	case e.Run != nil && e.Valid():
 		parts = append(parts, "no score")
 	}
@@ -89,16 +89,10 @@ func notGraded(e evaluate.Result) string {
 
 // EvaluationEnd is a line on an evaluation.
 func EvaluationEnd(e evaluate.Result) string {
-	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, "")...)
-	switch s := e.Submission; {
-	case s == nil || s.OK:
-	case s.Failure != "":
-		parts = append(parts, "submission not checked: "+text.Brief(s.Failure))
-	case len(s.Problems) > 0:
-		parts = append(parts, "submission: "+text.Brief(s.Problems[0]))
-	}
-	if e.Valid() && e.Grading != nil && e.Grading.Failure != "" {
-		parts = append(parts, "not graded: "+text.Brief(e.Grading.Failure))
+	parts := append([]string{e.Name, tableStatus(e)}, scoreParts(e, "")...)
+	unscored := e.Valid() && e.Grading == nil && e.Score == nil && e.Submission == nil // said by the score's part
+	if why := e.Explain(); why != "" && !unscored && !e.Overstated(e.MetricDirection) {
+		parts = append(parts, why)
 	}
 	return strings.Join(append(parts, text.Seconds(e.DurationSeconds)), " · ")
 }
@@ -152,6 +146,20 @@ func evaluationStatus(e evaluate.Result) string {
 	return status
 }
 
+// tableStatus is [evaluationStatus] without the reason of our failure, which is in a column of its
+// own.
+func tableStatus(e evaluate.Result) string {
+	switch {
+	case strings.HasPrefix(e.Failure, "not started"):
+		return "not started"
+	case strings.HasPrefix(e.Failure, "canceled"):
+		return "canceled"
+	case e.Failure != "":
+		return "failed"
+	}
+	return evaluationStatus(e)
+}
+
 // Submission describes a submission, and its comparison with a sample; check is nil without
 // one.
 func Submission(info submission.File, check *submission.Check) string {
@@ -190,26 +198,36 @@ func comparison(check *submission.Check) string {
 }
 
 // Resumption says how much of a batch an earlier one has done already; empty for nothing.
-func Resumption(r evaluate.Resumption, all int, results string) string {
-	var parts []string
+func Resumption(r evaluate.Resumption, all int) string {
+	var again []string
 	for _, p := range []struct {
 		count int
 		text  string
 	}{
-		{r.Changed, "of changed scripts"}, {r.Setup, "evaluated in another way before"}, {r.Inconclusive, "without a conclusive result"},
+		{r.Inconclusive, "that were interrupted"}, {r.Changed, "that changed"}, {r.Setup, "that were evaluated in another way"},
+		{r.Limited, "that a lower limit may have ended"}, {r.Asked, "as --rerun says"},
 	} {
+		if p.count == 1 {
+			p.text = strings.Replace(p.text, "that were", "that was", 1)
+		}
 		if p.count > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", p.count, p.text))
+			again = append(again, fmt.Sprintf("%d %s", p.count, p.text))
 		}
 	}
-	if r.Done == 0 && len(parts) == 0 {
+	if r.Done == 0 && len(again) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s has %d of %d results already", results, r.Done, all)
-	if len(parts) > 0 {
-		text += "; run again: " + strings.Join(parts, ", ")
+	shown := fmt.Sprintf("%d of %d done", r.Done, all)
+	if len(again) > 0 {
+		shown += "; re-running " + strings.Join(again, ", ")
 	}
-	return text
+	switch {
+	case r.New > 0 && len(again) > 0:
+		shown += fmt.Sprintf(", %d new", r.New)
+	case r.New > 0:
+		shown += fmt.Sprintf("; %d new", r.New)
+	}
+	return shown
 }
 
 // A Sum counts the results of a batch.

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,10 +30,12 @@ func TestStatisticsText(t *testing.T) {
 }
 
 func TestResumedText(t *testing.T) {
-	require.Empty(t, Resumption(evaluate.Resumption{}, 5, "r"))
-	require.Equal(t, "r has 3 of 5 results already", Resumption(evaluate.Resumption{Done: 3}, 5, "r"))
-	require.Equal(t, "r has 0 of 6 results already; run again: 1 of changed scripts, 2 evaluated in another way before, 3 without a conclusive result",
-		Resumption(evaluate.Resumption{Changed: 1, Setup: 2, Inconclusive: 3}, 6, "r"))
+	require.Empty(t, Resumption(evaluate.Resumption{New: 5}, 5))
+	require.Equal(t, "3 of 5 done; 2 new", Resumption(evaluate.Resumption{Done: 3, New: 2}, 5))
+	require.Equal(t, "5 of 5 done", Resumption(evaluate.Resumption{Done: 5}, 5))
+	require.Equal(t, "23 of 30 done; re-running 2 that were interrupted, 5 new", Resumption(evaluate.Resumption{Done: 23, Inconclusive: 2, New: 5}, 30))
+	require.Equal(t, "0 of 7 done; re-running 1 that was interrupted, 1 that changed, 2 that were evaluated in another way, 1 that a lower limit may have ended, 2 as --rerun says",
+		Resumption(evaluate.Resumption{Changed: 1, Setup: 2, Inconclusive: 1, Limited: 1, Asked: 2}, 7))
 }
 
 func TestTitles(t *testing.T) {
@@ -46,9 +49,9 @@ func TestTitles(t *testing.T) {
 		}
 		return all
 	}
-	require.Equal(t, "minimize", ResultsTitle(of(""), evaluate.Minimize))
-	require.Equal(t, "c · minimize", ResultsTitle(of("c", "c"), evaluate.Minimize))
-	require.Equal(t, "2 competitions · minimize", ResultsTitle(of("c", "d"), evaluate.Minimize))
+	require.Equal(t, "minimize", ResultsTitle(of(""), evaluate.Minimize, nil))
+	require.Equal(t, "c · minimize", ResultsTitle(of("c", "c"), evaluate.Minimize, nil))
+	require.Equal(t, "2 competitions · minimize · baseline 0.5", ResultsTitle(of("c", "d"), evaluate.Minimize, new(0.5)))
 }
 
 func TestReplacedText(t *testing.T) {
@@ -65,6 +68,56 @@ func TestEvaluationStatus(t *testing.T) {
 	require.Equal(t, "exited 0 (repaired)", status(func(e *evaluate.Result) { e.Repairs = 1 }))
 	require.Equal(t, "exited 0 (cached, repaired 2 times)", status(func(e *evaluate.Result) { e.Repairs, e.Cached = 2, true }))
 	require.Equal(t, "canceled before the end of retry 1 of 1", status(func(e *evaluate.Result) { e.Failure = "canceled before the end of retry 1 of 1" }))
+	require.Equal(t, "failed", tableStatus(evaluated("x", func(e *evaluate.Result) { e.Failure = "no" })))
+	require.Equal(t, "not started", tableStatus(evaluate.Result{Failure: "not started: the batch ended"}))
 	require.Equal(t, "failed: no", status(func(e *evaluate.Result) { e.Failure = "no" }))
 	require.Equal(t, "refused", status(func(e *evaluate.Result) { e.ErrorReason = evaluate.ErrorReasonRejected }))
+}
+
+func TestLeaderboardTable(t *testing.T) {
+	score := func(name string, self, graded float64) evaluate.Result {
+		return evaluated(name, func(e *evaluate.Result) {
+			e.Score, e.GradedScore, e.Grading = &self, &graded, &evaluate.Grading{Score: &graded}
+		})
+	}
+	board := Board{Direction: evaluate.Maximize, Baseline: new(0.6), Ranked: []evaluate.Result{
+		score("a", 0.9, 0.9), score("b", 0.92, 0.8), score("c", 0.8, 0.8), score("cheat", 0.9999, 0.3662),
+		evaluated("crash", func(e *evaluate.Result) {
+			e.IsError, e.ExitCode, e.ErrorTraceback = true, 1, new("Traceback (most recent call last):\nKeyError: \"['benignn'] not found in axis\"\x1b[2J"+strings.Repeat(" very", 100))
+		}),
+	}}
+	require.Equal(t, []int{1, 2, 2, 4, 0}, board.Ranks())
+	header, rows, notes := board.Table()
+	require.Equal(t, []string{"RANK", "NAME", "GRADED", "   SCORE", "STATUS", "DURATION", "RUN", "WHY"}, header)
+	require.Equal(t, []string{"-", "baseline", "   0.6", "       -", "-", "       -", "-", "-"}, rows[3])
+	require.Equal(t, []string{"! the self-reported score is far better than the graded one: b, cheat"}, notes)
+	require.Equal(t, "! 0.9999", rows[4][3])
+	require.NotContains(t, rows[5][7], "\x1b")
+	require.Len(t, []rune(rows[5][7]), 200+1, "nothing is cut for a pipe; ESC becomes ^[")
+
+	for _, width := range []int{80, 100, 200} {
+		board.Width = width
+		header, rows, _ = board.Table()
+		for _, row := range append(rows, header) {
+			sum := 2 * (len(row) - 1)
+			for i := range row {
+				widest := 0
+				for _, other := range append(rows, header) {
+					widest = max(widest, cellWidth(other[i]))
+				}
+				sum += widest
+			}
+			require.LessOrEqual(t, sum, width)
+		}
+		require.Equal(t, "WHY", header[len(header)-1])
+		require.Contains(t, rows[5][len(header)-1], "KeyError: \"['benign")
+	}
+
+	board.Width, board.Top = 0, 2
+	_, rows, notes = board.Table()
+	require.Len(t, rows, 2)
+	require.Equal(t, []string{"! the self-reported score is far better than the graded one: b", "and 3 more"}, notes)
+	none := Board{Ranked: []evaluate.Result{evaluated("n", nil)}, Direction: evaluate.Maximize}
+	_, rows, _ = none.Table()
+	require.Equal(t, []string{"-", "n", "-", "exited 0", "1.00s", "run-n", "it printed no score"}, []string{rows[0][0], rows[0][1], strings.TrimSpace(rows[0][2]), rows[0][3], strings.TrimSpace(rows[0][4]), rows[0][5], rows[0][6]})
 }

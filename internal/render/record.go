@@ -66,7 +66,7 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 	for _, warning := range res.Warnings {
 		field("warning", warning)
 	}
-	field("outputs", outputsText(res, final))
+	field("outputs", res.OutputsText(terminal.Line(final)))
 	for _, out := range res.Outputs {
 		fmt.Fprintf(&b, "%-10s %s  %s  sha256:%.12s\n", "", strings.TrimSpace(out.Path), text.Size(out.SizeBytes), out.SHA256)
 	}
@@ -194,5 +194,5 @@ func runStatus(record record.Record) string {
 	if record.Result == nil {
 		return string(record.State)
 	}
-	return status(record.Result, Palette(false))
+	return record.Result.Ending()
 }

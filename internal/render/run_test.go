@@ -8,57 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-func TestSummary(t *testing.T) {
-	score := 0.9722
-	res := &result.Result{
-		ID: "r1", Status: result.StatusExited, DurationSeconds: 1.42, Score: &score,
-		Resources: result.Resources{PeakMemoryBytes: 150 << 20},
-		Outputs:   make([]result.Output, 2),
-	}
-	require.Equal(t, "exited 0 · score 0.9722 · 1.42s · peak 150 MiB · 2 outputs in /out · id r1", summary(res, "/out", false))
-	require.Contains(t, summary(res, "/out", true), "\x1b[32mexited 0\x1b[0m")
-	require.Contains(t, summary(res, "/\x1b[2J", false), "2 outputs in /^[[2J")
-
-	bare := &result.Result{ID: "r2", Status: result.StatusExited, ExitCode: 3, DurationSeconds: 75.4}
-	require.Equal(t, "exited 3 · 1m15s · id r2", summary(bare, "/out", false))
-	bare.Outputs = make([]result.Output, 1)
-	bare.OutputsSkipped = make([]result.SkippedOutput, 3)
-	require.Contains(t, summary(bare, "", false), "· 1 output (3 left out) ·")
-	bare.Outputs = nil
-	require.Contains(t, summary(bare, "/out", false), "· (3 left out) ·")
-}
-
-func TestStatusText(t *testing.T) {
-	enforced := result.Enforced{TimeoutSeconds: 3600, MemoryBytes: 2 << 30, DiskBytes: 1 << 20, OutputLimitBytes: 1 << 10}
-	tests := map[string]result.Result{
-		"exited 0":                           {Status: result.StatusExited},
-		"exited 0 · traceback in stderr":     {Status: result.StatusExited, IsError: true},
-		"exit code 139 (SIGSEGV)":            {Status: result.StatusSignaled, ExitCode: 139, Signal: 11},
-		"stopped by somebody else (SIGTERM)": {Status: result.StatusSignaled, ExitCode: 143, Signal: 15, Fault: result.FaultOperator},
-		"timed out after 1h0m0s":             {Status: result.StatusTimedOut},
-		"out of memory (limit 2GiB)":         {Status: result.StatusOutOfMemory},
-		"stopped for what ./final holds":     {Status: result.StatusDiskLimit},
-		"stopped because the disk is full": {Status: result.StatusDiskLimit,
-			Explanation: "The program was stopped because the disk is full. It did not end on SIGTERM and was killed."},
-		"printed too much (limit 1KiB)": {Status: result.StatusOutputLimit},
-		"canceled":                      {Status: result.StatusCanceled},
-		"did not start":                 {Status: result.StatusStartFailed, ExitCode: -1},
-		"did not start: the command is not in the image": {Status: result.StatusStartFailed, ExitCode: 127},
-		"did not start: the command cannot be executed":  {Status: result.StatusStartFailed, ExitCode: 126},
-		"the engine was lost":                            {Status: result.StatusEngineLost},
-	}
-	seen := map[result.Status]bool{}
-	for want, res := range tests {
-		res.Enforced = enforced
-		require.Equal(t, want, status(&res, false))
-		seen[res.Status] = true
-	}
-	for _, status := range result.Statuses() {
-		require.True(t, seen[status], status.String())
-	}
+func TestRun(t *testing.T) {
+	res := &result.Result{ID: "r1", Status: result.StatusExited, Outputs: make([]result.Output, 2), Network: &result.Network{Requests: 1, Refused: 1}}
+	run := func(color Palette) string { return Run(res, sandbox.Request{}, "/\x1b[2J", color)[0] }
+	require.Equal(t, "exited 0 · 0.00s · 1 request, 1 refused · 2 outputs in /^[[2J · id r1", run(false))
+	require.Contains(t, run(true), "\x1b[32mexited 0\x1b[0m")
+	require.Contains(t, run(true), "\x1b[31m, 1 refused\x1b[0m")
+	res.Status = result.StatusCanceled
+	require.Contains(t, run(true), "\x1b[33mcanceled\x1b[0m")
 }
 
 func TestDescribe(t *testing.T) {

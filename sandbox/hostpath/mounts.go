@@ -49,7 +49,7 @@ func (p Protected) resolveMounts(ctx context.Context, req spec.Request) (spec.La
 		req.Trees[i].Source = real
 		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := policy.Join(errs...); err != nil {
 		return spec.Layout{}, err
 	}
 	layout, err := spec.NewLayout(req)
@@ -66,7 +66,7 @@ func (p Protected) resolveMounts(ctx context.Context, req spec.Request) (spec.La
 	if err = t.resolveMasks(ctx); err == nil {
 		t.resolveCanaries()
 	}
-	return t.Layout, errors.Join(err, t.checkWorkDir(cmp.Or(req.WorkDir, spec.WorkDir)))
+	return t.Layout, policy.Join(err, t.checkWorkDir(cmp.Or(req.WorkDir, spec.WorkDir)))
 }
 
 // resolveExclude makes absolute paths relative to the source, as it was named or resolved.
@@ -182,7 +182,7 @@ func (t table) checkPoints() error {
 				Rule: "a folder can be mounted on a folder only, and a file on a file, without links: " + e.Target})
 		}
 	}
-	return errors.Join(errs...)
+	return policy.Join(errs...)
 }
 
 // errLink means that a path leads over a link.

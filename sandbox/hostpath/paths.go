@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -63,7 +64,7 @@ func (p Protected) resolvePaths(req spec.Request) (spec.Request, error) {
 		req.Final, err = p.resolveFinal(req.Final)
 		errs = append(errs, err)
 	}
-	return req, errors.Join(errs...)
+	return req, policy.Join(errs...)
 }
 
 // resolve follows links once, so that a link that changes later has no effect.

@@ -61,7 +61,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	if limitsErr == nil {
 		errs = append(errs, checkHost(req, limits, host))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := policy.Join(errs...); err != nil {
 		return spec.Spec{}, err
 	}
 

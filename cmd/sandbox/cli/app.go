@@ -68,6 +68,19 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// OutWidth is the width of the terminal that stdout is, in columns; 0 if it is none.
+func (a *App) OutWidth() int {
+	file, ok := a.Out.(*os.File)
+	if !ok || !a.OutTerminal {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // Execute runs one command line, reports its error, and returns the exit code.
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)

@@ -12,6 +12,8 @@ import (
 // Progress shows on stderr how far many jobs are: a bar at a terminal, and otherwise a line
 // for each job that has ended. Its methods may be called concurrently.
 type Progress struct {
+	// Lines prints lines instead of a bar at a terminal, too.
+	Lines bool
 	// More, if set, is further text for the bar. It is called with the lock of the progress held.
 	More func() string
 
@@ -35,7 +37,7 @@ const redraw = time.Second
 func (p *Progress) Start(a *App, quiet bool, unit string, all, todo int) {
 	p.app, p.quiet, p.all, p.todo, p.ended = a, quiet, all, todo, all-todo
 	p.began, p.said = time.Now(), map[string]bool{}
-	if quiet || todo == 0 || !a.ErrTerminal || a.Getenv("TERM") == "dumb" {
+	if quiet || p.Lines || todo == 0 || !a.ErrTerminal || a.Getenv("TERM") == "dumb" {
 		return
 	}
 	p.bar = progressbar.NewOptions(todo,

@@ -68,7 +68,11 @@ as long as the files do not change.`,
 			for _, d := range all {
 				rows = append(rows, []string{d.ID, d.Name, d.ToolID, string(d.Type)})
 			}
-			return a.ShowTable(s, all, []string{"ID", "NAME", "TOOL", "TYPE"}, rows)
+			list := struct {
+				Schema   string               `json:"schema"`
+				Adapters []adapter.Disclosure `json:"adapters"`
+			}{"evalbox/adapters/v1", append([]adapter.Disclosure{}, all...)}
+			return a.ShowTable(s, list, []string{"ID", "NAME", "TOOL", "TYPE"}, rows)
 		}),
 	}
 	cmd.Flags().StringVar(&tool, "tool", "", "only the adapters of a `tool`")
@@ -134,6 +138,7 @@ func showAdapter(ctx context.Context, a *cli.App, s settings.Settings, id, text 
 		return err
 	}
 	shown := found.Disclose(level)
+	shown.Schema = adapter.SchemaV1
 	if level < adapter.L3 {
 		return a.PrintJSON(shown)
 	}

@@ -209,7 +209,11 @@ network that they may be used with.`,
 			for _, t := range tools.Tools() {
 				rows = append(rows, []string{t.ID, t.Name, string(t.Status), string(t.Scope.Filesystem), string(t.Scope.Network), strings.Join(t.Scope.Commands, " ")})
 			}
-			return a.ShowTable(s, tools.Tools(), []string{"ID", "NAME", "STATUS", "FILES", "NETWORK", "COMMANDS"}, rows)
+			list := struct {
+				Schema string          `json:"schema"`
+				Tools  []registry.Tool `json:"tools"`
+			}{registry.SchemaV1, tools.Tools()}
+			return a.ShowTable(s, list, []string{"ID", "NAME", "STATUS", "FILES", "NETWORK", "COMMANDS"}, rows)
 		}),
 	}
 	a.SettingFlags(cmd, "tool_registry", "json")
@@ -277,7 +281,11 @@ func validate(ctx context.Context, a *cli.App, s settings.Settings, files []stri
 			a.Code = cli.ExitProblem
 		}
 	}
-	err = a.Show(s, all, func() error {
+	list := struct {
+		Schema      string      `json:"schema"`
+		Validations []validated `json:"validations"`
+	}{"evalbox/validations/v1", all}
+	err = a.Show(s, list, func() error {
 		var lines []string
 		for _, v := range all {
 			lines = append(lines, v.lines()...)
@@ -327,7 +335,7 @@ state directory records it: elsewhere, or changed, it permits nothing.
 
 The exit code is 125 for a contract that is not valid or needs no approval.`,
 		Example: `  sandbox contract approve contract.yaml --by Ada --reason "reads /etc/ssl" -o approval.yaml
-  sandbox exec -f contract.yaml --approval approval.yaml`,
+  sandbox exec contract.yaml --approval approval.yaml`,
 		Args: cobra.ExactArgs(1),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			known := []string{contract.NeedElevated, contract.NeedOpen}
@@ -353,7 +361,7 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 	flags.Var(cli.Duration(&f.expires), "expires", "how long it can be used, such as 1h; 7 days at most")
 	flags.StringVar(&f.root, "root", "", "`directory` that the paths of the contract are relative to, as of exec")
 	flags.StringVarP(&f.output, "output", "o", "-", "`file` to make, or - for stdout")
-	a.SettingFlags(cmd, append(slices.Clone(cli.ContractKeys), "image")...)
+	a.SettingFlags(cmd, append(slices.Clone(cli.ContractKeys), "image", "json")...)
 	return cmd
 }
 
@@ -372,7 +380,7 @@ func approve(ctx context.Context, a *cli.App, s settings.Settings, f approveFlag
 		return cli.WithHint(errors.New(strings.Join(render.Violations(sourceName(file), x.Violations), "\n")), "a contract must be valid before it can be approved")
 	}
 	if len(needs) == 0 {
-		return cli.WithHint(fmt.Errorf("%s: needs no approval", file), "carry it out with: sandbox exec -f "+cli.ShellWord(file))
+		return cli.WithHint(fmt.Errorf("%s: needs no approval", file), "carry it out with: sandbox exec "+cli.ShellWord(file))
 	}
 	if f.root == "" {
 		if f.root, err = rootOf(file); err != nil {
@@ -400,6 +408,9 @@ func approve(ctx context.Context, a *cli.App, s settings.Settings, f approveFlag
 		if err := approvalsIn(stateDir).Grant(approval); err != nil {
 			return err
 		}
+		if s.JSON {
+			return a.PrintJSON(approval)
+		}
 		_, err := a.Out.Write(made)
 		return cli.ReaderGone(err)
 	}
@@ -409,7 +420,9 @@ func approve(ctx context.Context, a *cli.App, s settings.Settings, f approveFlag
 	if err := approvalsIn(stateDir).Grant(approval); err != nil {
 		return errors.Join(err, os.Remove(f.output))
 	}
-	return a.Print("%s: approval of %s until %s\n", f.output, needsText(approval.Levels), approval.ExpiresAt)
+	return a.Show(s, approval, func() error {
+		return a.Print("%s: approval of %s until %s\n", f.output, needsText(approval.Levels), approval.ExpiresAt)
+	})
 }
 
 // writeNew creates a file, and leaves an existing one as it is.

@@ -39,12 +39,13 @@ type execFlags struct {
 func NewExec(a *cli.App) *cobra.Command {
 	var f execFlags
 	cmd := &cobra.Command{
-		Use:   "exec -f CONTRACT.yaml",
+		Use:   "exec CONTRACT.yaml",
 		Short: "Carry out a code execution contract",
 		Long: `Carry out a code execution contract: a document that says what a tool is run with,
 what it may do and what it must give. It is checked, resolved against the files of
 this machine, run in a fresh container with its limits, and compared with its
-expectations. The outcome is a document too, in the record of the run.
+expectations. The outcome is a document too, in the record of the run. Its member
+success says whether the contract was met; exit is about the exit code alone.
 
 Paths of a contract are of this machine, below the root; the program finds the
 root at /repo. It may change a copy, and its changes are carried over when it has
@@ -54,24 +55,33 @@ The exit code is the program's, except: 124 time limit, 125 the contract was
 refused or the sandbox failed, 126 and 127 the command cannot be executed or does
 not exist, 130 interrupted, 137 out of memory, 1 the program exited with 0 but gave
 something else than the contract wants, 2 wrong usage.`,
-		Example: `  sandbox exec -f contract.yaml
-  sandbox exec -f contract.yaml --dry-run             check it, run nothing
-  sandbox exec -f - --root ~/project --json < contract.yaml | jq .checklist
-  sandbox exec -f contract.yaml --approve "Ada" --reason "needs /etc/ssl"`,
-		Args: cobra.NoArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
+		Example: `  sandbox exec contract.yaml
+  sandbox exec contract.yaml --dry-run                check it, run nothing
+  sandbox exec --root ~/project --json - < contract.yaml | jq .success
+  sandbox exec contract.yaml --approve "Ada" --reason "needs /etc/ssl"`,
+		Args: cobra.ArbitraryArgs,
+		PreRunE: func(cmd *cobra.Command, args []string) error {
 			approves, blank := cmd.Flags().Changed("approve"), strings.TrimSpace(f.approver.Name) == "" || strings.TrimSpace(f.approver.Reason) == ""
 			return cli.Check(cmd,
-				cli.Wrong(f.file == "", "there is no contract: name one with -f"),
+				cli.Wrong(len(args) > 1, "carries out one contract, and %d are given", len(args)),
+				cli.Wrong(len(args) == 1 && f.file != "", "there are two contracts, %q and -f %q: give one", strings.Join(args, ""), f.file),
+				cli.Wrong(f.file+strings.Join(args, "") == "", "there is no contract: give the path of one, or - for stdin"),
 				cli.Apart("approve", "approval"),
 				cli.Together("approve", "reason"),
 				cli.Wrong(approves && blank, "--approve and --reason must not be empty"),
 				cli.NotEmpty(cli.Folder, "root"),
 			)
 		},
-		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return execute(ctx, a, s, f) }),
+		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
+			f.file += strings.Join(args, "")
+			return execute(ctx, a, s, f)
+		}),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return []cobra.Completion{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
+		},
 	}
-	cmd.Flags().StringVarP(&f.file, "file", "f", "", "contract, a YAML or JSON `file`, or - for stdin (required)")
+	cmd.Flags().StringVarP(&f.file, "file", "f", "", "contract, a YAML or JSON `file`, or - for stdin")
+	_ = cmd.Flags().MarkHidden("file") // the former way to name it
 	f.register(a, cmd)
 	return cmd
 }
@@ -157,7 +167,13 @@ func (f execFlags) carryOut(ctx context.Context, a *cli.App, s settings.Settings
 	if o.Call != nil && o.Success && !s.JSON {
 		err = errors.Join(err, printValue(a, o.Call.Value))
 	}
-	return errors.Join(a.Present(o, quiet, s, func() []string { return outcomeLines(a, o, f, options.Root) }), err)
+	return errors.Join(a.Present(o, quiet, s, func() []string {
+		lines := outcomeLines(a, o, f, options.Root)
+		if s.JSON && !o.Success && o.ExitCode != nil && *o.ExitCode == 0 {
+			lines = append(lines, "hint: success in the outcome says whether the contract was met; exit is about the exit code alone")
+		}
+		return lines
+	}), err)
 }
 
 // printValue prints the value of a call: a text as it is, anything else as JSON. In a terminal

@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
@@ -25,10 +30,11 @@ import (
 
 type batchFlags struct {
 	evaluateFlags
-	from, results         string
-	parallel, maxFailures int
-	failFast              bool
-	budget                time.Duration
+	from, results string
+	maxFailures   int
+	failFast      bool
+	budget        time.Duration
+	rerun         []string
 }
 
 // NewBatch returns the command `batch`.
@@ -45,7 +51,11 @@ file. The same command, given again after a crash or Ctrl-C, runs only what has 
 conclusive result there yet. A script or a task that has changed is run again, and
 so is everything when it is to be evaluated in another way. What counts is script,
 seed, task, image, limits, environment, GPUs, grader, answers and sample; the data
-are not looked at.
+are not compared. After a higher --timeout, --output-limit, --memory, --disk,
+--pids-limit, --tmp-size, --shm-size or --scratch-size only those scripts run again
+that the lower limit may have ended. --rerun runs further ones again.
+
+A directory stands for the *.py files in it.
 
 A script that is refused, also one that is not UTF-8, is a result like others. With
 --fail-fast and --max-failures a script whose grading fails has failed, too; they count
@@ -66,7 +76,8 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 		Example: `  sandbox batch solutions/*.py --task task.yaml
   sandbox batch --from list.jsonl --task task.yaml -j 4 --budget 8h
   sandbox batch solutions/*.py --task task.yaml -j 8 --gpus 1
-  sandbox batch solutions/*.py --task task.yaml --seeds 1,2,3
+  sandbox batch solutions --task task.yaml --seeds 1-3
+  sandbox batch solutions --task task.yaml --rerun timed_out
   sandbox batch solutions/*.py --task task.yaml --json > ordered.jsonl`,
 		Args:    cobra.ArbitraryArgs,
 		PreRunE: f.check,
@@ -76,14 +87,18 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
 	flags.StringVar(&f.from, "from", "", "`file` that lists the scripts, one JSON object per line")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "run `N` scripts at once")
+	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the scripts while they run")
+	flags.Var(cli.List(&f.rerun, "WHICH,...", cli.Each(cli.Text)), "rerun", "run again although there is a result: failed, timed_out, inconclusive, all, or NAME of a script")
 	flags.StringVar(&f.results, "results", "results.jsonl", "`file` that results are added to, and that says what is done")
-	flags.StringVar(&f.workspace, "workspace", "work", "`directory` of the working directories, one for each script")
+	flags.StringVarP(&f.output, "output", "o", "work", "`directory` of the working directories, one for each script")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "start no more scripts once one has failed, as --max-failures 1")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "start no more scripts once `N` have failed")
 	flags.Var(cli.Duration(&f.budget), "budget", "wall time for all of it, such as 8h; what runs then is ended")
 	f.register(cmd, "`N` runs of each script; needs --seeds, with one for each")
 	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
 	cmd.SetUsageFunc(cli.GroupedUsage)
+	cli.OldNames(cmd, map[string]string{"workspace": "output"})
+	cli.Choices(cmd, "rerun", "failed\tscripts that did not end well", "timed_out\tscripts that the time limit ended", "inconclusive\tscripts without a conclusive result, which always run again", "all\tall scripts")
 	return cmd
 }
 
@@ -95,11 +110,10 @@ func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 	return cli.Check(cmd,
 		cli.Wrong(len(args) > 0 && f.from != "", "give scripts or --from, not both"),
 		cli.Wrong(len(args) == 0 && f.from == "", "there is nothing to run: give scripts or --from"),
-		cli.Wrong(f.parallel < 1 || f.parallel > cli.MaxParallel, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel),
 		cli.Apart("fail-fast", "max-failures"),
 		cli.Wrong(given("max-failures") && f.maxFailures < 1, "--max-failures %d: must be at least 1", f.maxFailures),
 		cli.Wrong(given("budget") && f.budget <= 0, "--budget must be more than 0"),
-		cli.Wrong(f.workspace == "" || f.results == "", "--workspace and --results must not be empty"),
+		cli.Wrong(f.output == "" || f.results == "", "--output and --results must not be empty"),
 		cli.Wrong(f.repeat > 1 && len(f.seeds) == 0, "--repeat needs --seeds: runs that are alike cannot be told apart when a batch goes on"),
 		f.evaluateFlags.check,
 	)
@@ -114,7 +128,11 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 	}
 	var listed []evaluate.ListedScript
 	var errs []error
-	for _, path := range args {
+	paths, err := scriptPaths(args)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, path := range paths {
 		script := evaluate.ScriptNamed(path)
 		if err := policy.CheckName("name", script.Name); err != nil {
 			errs = append(errs, &evaluate.FileError{Path: path, Rule: err.Error(), Err: err})
@@ -125,16 +143,84 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 	return listed, errors.Join(errs...)
 }
 
+// scriptPaths returns the scripts that arguments name: a directory stands for its *.py files. A path
+// with a wildcard that does not exist is a pattern of the shell that matched nothing.
+func scriptPaths(args []string) ([]string, error) {
+	var paths []string
+	var errs []error
+	refuse := func(path, rule string) {
+		errs = append(errs, cli.WithHint(&evaluate.FileError{Path: path, Rule: rule}, "give the paths of Python scripts, or a directory that contains some"))
+	}
+	for _, path := range args {
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "*?["):
+			refuse(path, "does not exist (the pattern matched nothing)")
+		case err != nil || !info.IsDir():
+			paths = append(paths, path) // its reader says what is wrong with it
+		default:
+			entries, err := os.ReadDir(path)
+			if err != nil {
+				refuse(path, fsx.Cause(err).Error())
+				continue
+			}
+			found := len(paths)
+			for _, entry := range entries { // they are sorted
+				if name := entry.Name(); strings.HasSuffix(name, ".py") && !entry.IsDir() {
+					paths = append(paths, filepath.Join(path, name))
+				}
+			}
+			if len(paths) == found {
+				refuse(path, "contains no *.py file")
+			}
+		}
+	}
+	return paths, errors.Join(errs...)
+}
+
+// again returns which results of the results file do not count; nil for --rerun not given. A word
+// that is neither a kind of result nor the name of a script is an error.
+func (f batchFlags) again(a *cli.App, entries []evaluate.Entry) (func(evaluate.Result) bool, error) {
+	var errs []error
+	for _, which := range f.rerun {
+		known := slices.Contains([]string{"failed", "timed_out", "inconclusive", "all"}, which)
+		if !known && !slices.ContainsFunc(entries, func(e evaluate.Entry) bool { return e.Name == which }) {
+			errs = append(errs, cli.Usagef(a.Command, "--rerun %.200q: must be failed, timed_out, inconclusive, all or the name of a script of the batch", which))
+		}
+	}
+	if len(f.rerun) == 0 || errs != nil {
+		return nil, errors.Join(errs...)
+	}
+	return func(r evaluate.Result) bool {
+		return slices.ContainsFunc(f.rerun, func(which string) bool {
+			switch which {
+			case "failed":
+				return r.Verdict() != trial.Passed
+			case "timed_out":
+				return r.Run != nil && r.Run.Status == result.StatusTimedOut
+			}
+			return which == "all" || which == r.Name
+		})
+	}, nil
+}
+
 func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, args []string) error {
 	a.FieldHints = fieldHints
-	task, taskErr := evaluate.LoadTask(f.task)
+	task, taskErr := f.loadTask()
 	listed, listErr := f.listScripts(ctx, args)
-	entries, err := evaluate.Entries(listed, f.seeds, f.workspace)
+	entries, err := evaluate.Entries(listed, f.seeds, f.output)
 	if err := errors.Join(taskErr, listErr, err); err != nil {
 		return err
 	}
-	const most = 4 // containers that wait
-	x, err := a.Begin(ctx, s, cli.Hidden, f.pool(f.maxFailures > 0 || f.debugCommand != "", min(f.parallel, most))...)
+	again, err := f.again(a, entries)
+	if err != nil {
+		return err
+	}
+	view := cli.Hidden
+	if f.live {
+		view = cli.Shown
+	}
+	x, err := a.Begin(ctx, s, view, f.pool(f.maxFailures > 0 || f.debugCommand != "", min(f.parallel, maxWaiting))...)
 	if err != nil {
 		return err
 	}
@@ -154,16 +240,16 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	}
 	b := evaluate.BatchOptions{
 		Task: task, Timeout: s.Timeout(), Parallel: f.parallel, MaxFailures: f.maxFailures, Budget: f.budget, MaxRetries: f.maxRetries,
-		Results: f.results, Workspace: f.workspace, KeepTexts: s.JSON, Log: x.Trials(), LogFailed: x.LogFailed,
+		Results: f.results, Workspace: f.output, Again: again, KeepTexts: s.JSON, Log: x.Trials(), LogFailed: x.LogFailed,
 		More: map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)},
 		Resumed: func(left evaluate.Resumption, torn int) {
 			if torn > 0 {
 				a.Warn("%s:%d: the line was cut and is dropped; its script runs again", f.results, torn)
 			}
-			if text := render.Resumption(left, len(entries), f.results); text != "" && !s.Quiet {
+			if text := render.Resumption(left, len(entries)); text != "" && !s.Quiet {
 				a.Say("%s", text)
 			}
-			p.direction, p.More = task.MetricDirection, p.more
+			p.direction, p.More, p.Lines = task.MetricDirection, p.more, f.live
 			for _, known := range left.Known {
 				if known != nil {
 					p.note(*known)
@@ -173,7 +259,20 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 		},
 		Running: p.Running,
 		Ended:   p.ended,
-		Ending:  func(cause error) { p.Say("%v: ending what runs; Ctrl-C ends it at once", cause) },
+		Ending:  func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
+	}
+	if f.dryRun {
+		left, err := h.Resumption(ctx, entries, b)
+		if err != nil {
+			return err
+		}
+		jobs := make([]evaluate.Job, len(entries))
+		for i, e := range entries {
+			if jobs[i], err = b.Job(e); err != nil {
+				return err
+			}
+		}
+		return printPlans(ctx, a, h, jobs, left.Known)
 	}
 	if f.debugCommand != "" {
 		b.Debug = p.debugging(debugCommand(f.debugCommand))
@@ -203,7 +302,7 @@ func reportBatch(a *cli.App, report evaluate.BatchReport, ended error, f batchFl
 			}
 		}
 	case !s.Quiet:
-		err = printBatch(a, report.Results, task, f.repeat > 1)
+		err = printBatch(a, report.Complete(ended), task, f.repeat > 1)
 	}
 	if !s.Quiet {
 		a.Say("%s", sum.Text(f.results, debugFailures))
@@ -226,25 +325,20 @@ func batchCode(ended error, missing int) int {
 }
 
 // printBatch prints the leaderboard, and a line for each script that ran with several seeds.
-func printBatch(a *cli.App, results []*evaluate.Result, task evaluate.TaskDescription, repeated bool) error {
-	var found []evaluate.Result
+func printBatch(a *cli.App, results []evaluate.Result, task evaluate.TaskDescription, repeated bool) error {
 	var names []string
 	byName := map[string][]evaluate.Result{}
 	for _, r := range results {
-		if r == nil {
-			continue
-		}
-		found = append(found, *r)
 		if byName[r.Name] == nil {
 			names = append(names, r.Name)
 		}
-		byName[r.Name] = append(byName[r.Name], *r)
+		byName[r.Name] = append(byName[r.Name], r)
 	}
-	ranked, err := evaluate.RankResults(found, task.MetricDirection)
+	ranked, err := evaluate.RankResults(results, task.MetricDirection)
 	if err != nil || len(ranked) == 0 {
 		return err
 	}
-	err = printLeaderboard(a, render.TaskTitle(task), ranked)
+	err = printLeaderboard(a, render.TaskTitle(task), render.Board{Ranked: ranked, Direction: task.MetricDirection, Baseline: task.BaselineValue})
 	for _, name := range names {
 		if repeated && err == nil {
 			err = a.Print("%s", name+": "+render.Statistics(evaluate.StatisticsOf(byName[name]), len(byName[name])))
@@ -253,7 +347,7 @@ func printBatch(a *cli.App, results []*evaluate.Result, task evaluate.TaskDescri
 	return err
 }
 
-// progress is the [cli.Progress] of a batch, which also shows the best score.
+// progress is the [cli.Progress] of a batch, which also shows failures and the best score.
 type progress struct {
 	cli.Progress
 
@@ -262,12 +356,16 @@ type progress struct {
 	// debugFailures counts the debug commands that failed.
 	debugFailures atomic.Int64
 	graded        bool
+	failed        int
 	best          *float64
 }
 
 // more is further text for the bar.
 func (p *progress) more() string {
 	shown := ""
+	if p.failed > 0 {
+		shown += fmt.Sprintf(" · %d failed", p.failed)
+	}
 	if p.repairing > 0 {
 		shown += fmt.Sprintf(", %d in repair", p.repairing)
 	}
@@ -290,8 +388,11 @@ func (p *progress) debugging(debug evaluate.DebugFunc) evaluate.DebugFunc {
 	}
 }
 
-// note keeps the best score: of graded ones, as soon as there is one.
+// note counts a failure, and keeps the best score: of graded ones, as soon as there is one.
 func (p *progress) note(e evaluate.Result) {
+	if e.Conclusive() && !e.EndedWell() {
+		p.failed++
+	}
 	if e.Grading != nil && !p.graded {
 		p.graded, p.best = true, nil
 	}

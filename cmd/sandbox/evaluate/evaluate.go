@@ -32,26 +32,36 @@ import (
 
 // fieldHints are the hints for the fields of an evaluation.
 var fieldHints = map[string]string{
-	"data_dir":   "name in the task file the folder of the data, called input, or the folder that holds it",
-	"answers":    "give a folder with --answers, apart from the data of the task",
-	"sample":     "give the CSV file with the right header, rows and IDs",
-	"submission": "give the name of a file that the script leaves in ./final",
-	"cache":      "give a folder with --cache, which is made if it is missing",
-	"grader":     "give a Python script with --grader",
+	"data_dir":      "name in the task file the directory of the data, called input, or the one that contains it",
+	"answers":       "give a directory with --answers, apart from the data of the task",
+	"sample":        "give the CSV file with the right header, rows and IDs",
+	"submission":    "give the name of a file that the script leaves in ./final",
+	"cache":         "give a directory with --cache, which is made if it is missing",
+	"grader":        "give a Python script with --grader, or a directory with grade.py",
+	"alias":         "an alias is NAME=TARGET with --alias, or NAME: TARGET in the task file; a target is input, final or below",
+	"score_pattern": "put the number in parentheses, as in 'accuracy: ([0-9.]+)'",
+	"layout":        "leave the key out of the task file, or give aliases of your own",
 }
 
 // evaluateFlags are the flags of `evaluate` and `batch` that are not settings.
 type evaluateFlags struct {
-	task, workspace, name string
-	env                   cli.EnvFlags
-	submission            submissionFlags
-	grader, answers       string
-	graderTimeout         time.Duration
-	cache                 string
-	repeat                int
-	seeds                 []uint32
-	debugCommand          string
-	maxRetries            int
+	task, output, name           string
+	env                          cli.EnvFlags
+	egress                       cli.EgressFlags
+	labels                       cli.LabelFlags
+	mounts                       cli.MountFlags
+	aliases                      cli.AliasFlags
+	submission                   submissionFlags
+	scorePattern                 string
+	grader, answers, graderImage string
+	graderTimeout                time.Duration
+	parallel                     int
+	dryRun, live                 bool
+	cache                        string
+	repeat                       int
+	seeds                        []uint32
+	debugCommand                 string
+	maxRetries                   int
 }
 
 // register gives a command the flags that say how scripts are evaluated. repeat is the help
@@ -59,14 +69,21 @@ type evaluateFlags struct {
 func (f *evaluateFlags) register(cmd *cobra.Command, repeat string) {
 	flags := cmd.Flags()
 	f.env.Register(flags)
+	f.egress.Register(flags)
+	f.labels.Register(flags)
+	f.mounts.Register(flags)
+	f.aliases.Register(flags)
 	f.submission.register(cmd)
-	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left")
+	flags.StringVar(&f.scorePattern, "score-pattern", "", "regular `expression` with one group, which is the score in a line of stdout; the last match counts")
+	flags.StringVar(&f.grader, "grader", "", "Python `script` that scores what the solution left, or a directory with grade.py and its modules")
+	flags.StringVar(&f.graderImage, "grader-image", "", "image `name` of the grader (default: that of the scripts)")
 	flags.StringVar(&f.answers, "answers", "", "`directory` that only the grader sees")
 	flags.Var(cli.Duration(&f.graderTimeout), "grader-timeout", fmt.Sprintf("time limit of the grader (default %v)", evaluate.DefaultGraderTimeout))
 	flags.StringVar(&f.cache, "cache", "", "`directory` of known results: what ran before is not run again")
 	flags.IntVar(&f.repeat, "repeat", 1, repeat)
-	flags.Var(cli.List(&f.seeds, "S,S,...", cli.Each(readSeed)), "seeds", "a run with each of these seeds, as SEED and PYTHONHASHSEED")
+	flags.Var(cli.Seeds(&f.seeds, readSeed), "seeds", "a run with each of these seeds, such as 1,2,5-7, as SEED and PYTHONHASHSEED")
 	flags.StringVar(&f.debugCommand, "debug-cmd", "", "shell `command` that repairs a script that fails")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan of each evaluation as JSON, and run nothing")
 	flags.IntVar(&f.maxRetries, "max-retries", mlestar.DefaultPipelineConfig().MaxDebugAttempts, "repairs at most, `N`")
 }
 
@@ -78,11 +95,11 @@ func NewEvaluate(a *cli.App) *cobra.Command {
 		Short: "Evaluate a solution script: check, run, score",
 		Long: `Evaluate a solution of a task: check the script, run it in a fresh container on the
 data of the task, and show its score. The script and its final/ are in a working
-directory, work/NAME unless --workspace says otherwise.
+directory, work/NAME unless --output says otherwise.
 
-The score is the one that the script printed. With --grader and --answers
-a second container scores what the script left in final/; only that one sees the
-answers. With --debug-cmd a script that fails is repaired by a command of yours,
+The score is the one that the script printed, after "Final Validation Performance:"
+unless --score-pattern says otherwise. With --grader and --answers a second container
+scores what the script left in final/; only that one sees the answers. With --debug-cmd a script that fails is repaired by a command of yours,
 which gets {"script": ..., "error": ..., "traceback": ...} as JSON on stdin and
 prints the repaired script.
 
@@ -94,7 +111,7 @@ With several runs it is the highest of their codes.`,
 		Example: `  sandbox evaluate svm.py --task task.yaml
   sandbox evaluate svm.py --task task.yaml --sample data/sample_submission.csv --json
   sandbox evaluate svm.py --task task.yaml --grader grader.py --answers answers
-  sandbox evaluate svm.py --task task.yaml --seeds 1,2,3
+  sandbox evaluate svm.py --task task.yaml --seeds 1-5 -j 2
   sandbox evaluate svm.py --task task.yaml --debug-cmd ./fix.sh --max-retries 2`,
 		Args:    cobra.ExactArgs(1),
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
@@ -104,11 +121,14 @@ With several runs it is the highest of their codes.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
-	flags.StringVar(&f.workspace, "workspace", "", "working `directory` for the script and its final/ (default work/NAME)")
+	flags.StringVarP(&f.output, "output", "o", "", "working `directory` for the script and its final/ (default work/NAME)")
 	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
+	flags.IntVarP(&f.parallel, "jobs", "j", 1, "run `N` seeds or repetitions at once")
+	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the script while it runs (default at a terminal)")
 	f.register(cmd, "run `N` times, and show mean, deviation and 95 % interval")
 	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
 	cmd.SetUsageFunc(cli.GroupedUsage)
+	cli.OldNames(cmd, map[string]string{"workspace": "output"})
 	return cmd
 }
 
@@ -120,7 +140,11 @@ func (f *evaluateFlags) check(cmd *cobra.Command) error {
 	return cli.Check(cmd,
 		cli.Wrong(f.task == "", "--task is missing"),
 		cli.Wrong((f.grader == "") != (f.answers == ""), "--grader and --answers go together"),
-		cli.Needs("grader", "grader-timeout"),
+		cli.Needs("grader", "grader-timeout", "grader-image"),
+		cli.Wrong(f.parallel < 1 || f.parallel > cli.MaxParallel, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel),
+		cli.Wrong(f.live && f.parallel > 1, "--live needs --jobs 1: the output of several scripts would mix"),
+		cli.Wrong(given("score-pattern") && f.scorePattern == "", "--score-pattern is empty"),
+		cli.Wrong(f.cache != "" && given("mount"), "--cache and --mount do not go together: mounts are not compared by their content"),
 		cli.Wrong(given("grader-timeout") && f.graderTimeout <= 0, "--grader-timeout must be more than 0"),
 		cli.Wrong(f.repeat < 1, "--repeat %d: must be at least 1", f.repeat),
 		cli.Wrong(given("seeds") && len(f.seeds) != f.repeat, "--seeds has %d for --repeat %d", len(f.seeds), f.repeat),
@@ -133,12 +157,19 @@ func (f *evaluateFlags) check(cmd *cobra.Command) error {
 
 func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluateFlags, script string) error {
 	a.FieldHints = fieldHints
-	task, taskErr := evaluate.LoadTask(f.task)
+	task, taskErr := f.loadTask()
 	text, err := evaluate.ReadScript(script)
 	if err := errors.Join(taskErr, err); err != nil {
 		return err
 	}
-	x, err := a.Begin(ctx, s, cli.AtTerminal, f.pool(f.repeat > 1, 1)...)
+	view := cli.AtTerminal
+	switch {
+	case f.live:
+		view = cli.Shown
+	case f.parallel > 1:
+		view = cli.Hidden
+	}
+	x, err := a.Begin(ctx, s, view, f.pool(f.repeat > 1, min(f.parallel, maxWaiting))...)
 	if err != nil {
 		return err
 	}
@@ -152,20 +183,24 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 		say = a.Say
 	}
 	opts.Grading = func(string) { say("grading") }
+	opts.Request.GPUWait = cli.GPUWait(s, f.parallel, s.Timeout())
 	h, err := evaluate.New(x.Box, opts)
 	if err != nil {
 		return err
 	}
 	name := cmp.Or(f.name, strings.TrimSuffix(filepath.Base(script), ".py"))
-	job := evaluate.Job{Script: text, Task: task, Timeout: s.Timeout(), Name: name, Workspace: cmp.Or(f.workspace, filepath.Join("work", name))}
+	job := evaluate.Job{Script: text, Task: task, Timeout: s.Timeout(), Name: name, Workspace: cmp.Or(f.output, filepath.Join("work", name))}
 	if len(f.seeds) == 1 {
 		job.Seed = &f.seeds[0]
+	}
+	if f.dryRun {
+		return printPlans(ctx, a, h, evaluate.RepeatOptions{Seeds: f.seeds}.Jobs(job, f.repeat), nil)
 	}
 	repetition := evaluate.Repetition{Results: make([]evaluate.Result, 1), Workspaces: []string{job.Workspace}}
 	ctx, record := x.Trial(ctx, trial.Job{Kind: evaluate.Kind, Name: name}, f.document(script, job))
 	switch {
 	case f.repeat > 1:
-		repetition, err = h.Repeat(ctx, job, f.repeat, f.seeds)
+		repetition, err = h.Repeat(ctx, job, f.repeat, evaluate.RepeatOptions{Seeds: f.seeds, Parallel: f.parallel})
 	case f.debugCommand != "":
 		_, repetition.Results[0], err = h.EvaluateWithRetry(ctx, mlestar.NewSolution(text, mlestar.PhaseInit), task, mlestar.DefaultPipelineConfig(),
 			sayingRetries(say, debugCommand(f.debugCommand), f.maxRetries),
@@ -175,7 +210,53 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 	}
 	recordAll(ctx, record, err, repetition)
 	_ = x.Ended() // the evaluation has all output
-	return showEvaluations(ctx, a, repetition, err, f.repeat, a.LivesHere(s), s)
+	live := f.live && !s.JSON && !s.Quiet || f.parallel == 1 && a.LivesHere(s)
+	return showEvaluations(ctx, a, repetition, err, f.repeat, live, s)
+}
+
+// maxWaiting bounds the containers that wait for the next run.
+const maxWaiting = 4
+
+// loadTask reads the task file, and adds the flags that belong to a task.
+func (f *evaluateFlags) loadTask() (evaluate.TaskDescription, error) {
+	task, err := evaluate.LoadTask(f.task)
+	if err == nil && f.scorePattern != "" {
+		task.ScorePattern = f.scorePattern
+		err = task.Validate()
+	}
+	return task, err
+}
+
+// plannedEvaluation is one evaluation as --dry-run prints it.
+type plannedEvaluation struct {
+	Name       string  `json:"name"`
+	Seed       *uint32 `json:"seed"`
+	Repetition int     `json:"repetition"`
+	Workspace  string  `json:"workspace"`
+	// Done says that a results file has its result, so that it would not run.
+	Done bool `json:"done"`
+	// Problems are why the script would be refused. Spec is the plan of the run, evalbox/spec/v1.
+	Problems []trial.Problem `json:"problems"`
+	Spec     json.RawMessage `json:"spec"`
+}
+
+// printPlans prints the plans of evaluations. done has their results, or is nil.
+func printPlans(ctx context.Context, a *cli.App, h *evaluate.Harness, jobs []evaluate.Job, done []*evaluate.Result) error {
+	all := struct {
+		Schema string              `json:"schema"`
+		Plans  []plannedEvaluation `json:"plans"`
+	}{"evalbox/evaluation-plans/v1", []plannedEvaluation{}}
+	for i, job := range jobs {
+		plan, err := h.Plan(ctx, job)
+		if err != nil {
+			return fmt.Errorf("%s: %w", job.Name, err)
+		}
+		all.Plans = append(all.Plans, plannedEvaluation{
+			Name: job.Name, Seed: job.Seed, Repetition: job.Repetition, Workspace: job.Workspace, Done: done != nil && done[i] != nil,
+			Problems: plan.Problems, Spec: plan.Detail,
+		})
+	}
+	return a.PrintJSON(all)
 }
 
 // pool is the pool of a command whose runs are often of one class; those of one program have the
@@ -217,10 +298,17 @@ func (f *evaluateFlags) options(ctx context.Context, x *cli.Session) (opts evalu
 	if opts.Request.Env, err = f.env.Read(x.App); err != nil {
 		return opts, err
 	}
-	opts.Request.Secrets = f.env.Secrets()
+	opts.Request.Secrets, opts.Request.Labels = f.env.Secrets(), f.labels.Read()
+	var mountErr, aliasErr error
+	opts.Request.Egress, err = f.egress.Read(x.App)
+	opts.Request.Mounts, mountErr = f.mounts.Read(x.App)
+	opts.Request.Aliases, aliasErr = f.aliases.Read(x.App)
+	if err = errors.Join(err, mountErr, aliasErr); err != nil {
+		return opts, err
+	}
 	opts.Request.Limits.Timeout = 0
 	if f.grader != "" {
-		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Limits: policy.Limits{Timeout: f.graderTimeout}}
+		opts.Grader = &evaluate.Grader{Script: f.grader, Answers: f.answers, Image: f.graderImage, Limits: policy.Limits{Timeout: f.graderTimeout}}
 	}
 	if x.Settings.GPUs == "" {
 		return opts, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -34,28 +35,28 @@ func TestLeaderboard(t *testing.T) {
 			e.Score, e.Grading = new(0.5), &evaluate.Grading{Failure: "ended", Canceled: true}
 		}),
 		evaluated("crash", func(e *evaluate.Result) {
-			e.IsError, e.ExitCode, e.Grading = true, 3, &evaluate.Grading{Failure: "there is nothing to grade"}
+			e.IsError, e.ExitCode, e.Grading, e.ErrorTraceback = true, 3, &evaluate.Grading{Failure: "the script failed"}, new("Traceback\nValueError: x\n")
 		}),
 		{Name: "lost", Failure: strings.Repeat("x", 100), EvaluationResult: evaluate.EvaluationResult{ExitCode: -1}},
 	}
 	var out bytes.Buffer
 	a := &cli.App{Streams: cli.Streams{Out: &out}}
-	require.NoError(t, printLeaderboard(a, "c · m, maximize", ranked))
-	name, lost := strings.Repeat("é", 39)+"…", "failed: "+strings.Repeat("x", 31)+"…"
+	require.NoError(t, printLeaderboard(a, "c · m, maximize", render.Board{Ranked: ranked, Direction: evaluate.Maximize}))
+	name := strings.Repeat("é", 60)
 	require.Equal(t, []string{
 		"c · m, maximize",
-		"RANK NAME SEED GRADED SCORE STATUS DURATION RUN",
-		"1 best 7 1.23457e+08 0.0030817 exited 0 1.00s run-best",
-		"- " + name + " - failed 0.5 exited 0 1.00s run-" + strings.Repeat("é", 60),
-		"- stopped - canceled 0.5 exited 0 1.00s run-stopped",
-		"- crash - - - exited 3 1.00s run-crash",
-		"- lost - - - " + lost + " - -",
+		"RANK NAME SEED GRADED SCORE STATUS DURATION RUN WHY",
+		"1 best 7 1.23457e+08 0.0030817 exited 0 1.00s run-best -",
+		"- " + name + " - failed 0.5 exited 0 1.00s run-" + name + " not graded: it crashed",
+		"- stopped - canceled 0.5 exited 0 1.00s run-stopped not graded: interrupted",
+		"- crash - - - exited 3 1.00s run-crash ValueError: x",
+		"- lost - - - failed - - " + strings.Repeat("x", 100),
 	}, collapsed(out.String()))
 	require.Contains(t, out.String(), "       7  1.23457e+08  0.0030817  exited 0", "numbers are on the right")
 
 	// Columns without a use are left out, and nothing ends in blanks.
 	out.Reset()
-	require.NoError(t, printLeaderboard(a, "t", []evaluate.Result{evaluated("a", func(e *evaluate.Result) { e.Score = new(1.0) })}))
+	require.NoError(t, printLeaderboard(a, "t", render.Board{Ranked: []evaluate.Result{evaluated("a", func(e *evaluate.Result) { e.Score = new(1.0) })}}))
 	require.Equal(t, "t\nRANK  NAME  SCORE  STATUS    DURATION  RUN\n1     a         1  exited 0     1.00s  run-a\n", out.String())
 }
 

@@ -124,10 +124,10 @@ func TestSayingRetries(t *testing.T) {
 
 func TestSeedsFlag(t *testing.T) {
 	var seeds []uint32
-	f := cli.List(&seeds, "S,S,...", cli.Each(readSeed))
+	f := cli.Seeds(&seeds, readSeed)
 	require.NoError(t, f.Set("1, 2"))
-	require.NoError(t, f.Set("4294967295"))
-	require.Equal(t, []uint32{1, 2, math.MaxUint32}, seeds)
+	require.NoError(t, f.Set("5-6,4294967295"))
+	require.Equal(t, []uint32{1, 2, 5, 6, math.MaxUint32}, seeds)
 	for _, text := range []string{"", "x", "1,", "-1", "4294967296", "1.5"} {
 		require.Error(t, f.Set(text), text)
 	}

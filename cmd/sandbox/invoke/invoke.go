@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,15 +22,16 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox"
 )
 
 // fieldHints are the hints for the fields of a tool and of a sweep.
 var fieldHints = map[string]string{
-	"output":     "give an existing folder for the artifacts of this call alone",
-	"config":     "give a file that the tool can read",
+	"output":     "give a directory for the artifacts of this call alone",
+	"config":     "give a file that the tool can read, with --tool-config",
 	"axes":       axisHint,
 	"axis":       axisHint,
-	"seeds":      "give seeds, such as --seeds 1,2,3",
+	"seeds":      "give seeds, such as --seeds 1,2,5-7",
 	"sweep":      "see how a sweep is described with: sandbox sweep --help",
 	"folder":     "each run has a folder of its own, named after its values and seed",
 	"root":       "give the folder of the tool's own files, or leave --root out",
@@ -44,6 +47,8 @@ type toolFlags struct {
 	adapter   *string
 	timeout   time.Duration
 	env       cli.EnvFlags
+	egress    cli.EgressFlags
+	labels    cli.LabelFlags
 	artifacts artifactFlags
 }
 
@@ -57,6 +62,15 @@ func (f *toolFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.root, "root", "", "`directory` of the tool's own files, and where it starts")
 	f.artifacts.register(cmd)
 	f.env.Register(flags)
+	f.egress.Register(flags)
+	f.labels.Register(flags)
+}
+
+// complete adds to a request what every call has.
+func (f *toolFlags) complete(a *cli.App, req *sandbox.Request) (err error) {
+	req.Secrets, req.Labels = f.env.Secrets(), f.labels.Read()
+	req.Egress, err = f.egress.Read(a)
+	return err
 }
 
 func (f *toolFlags) check(cmd *cobra.Command, required ...string) error {
@@ -113,7 +127,7 @@ type invokeFlags struct {
 func NewInvoke(a *cli.App) *cobra.Command {
 	var f invokeFlags
 	cmd := &cobra.Command{
-		Use:   "invoke --exec COMMAND --config FILE --output DIR",
+		Use:   "invoke --exec COMMAND --tool-config FILE --output DIR",
 		Short: "Call a tool that declares its artifacts, and check them",
 		Long: `Call a tool, a black box with a command line, and check what it leaves. The words of
 --exec are split as a shell splits them, nothing is expanded, and then follow
@@ -122,29 +136,33 @@ func NewInvoke(a *cli.App) *cobra.Command {
 
 with absolute paths. The tool runs in a fresh container: FILE is read-only, the
 directory of --root, if there is one, is read-only and where it starts, and DIR is the
-only place that outlives it. DIR must exist, and hold none of the artifacts yet.
+only place that outlives it. DIR is created if it is missing, and must not hold any of
+the artifacts yet.
 
 A tool that exits with 0 must leave manifest.json and trace_pack.jsonl. They are
 checked, and hashed; so is adapter_metadata.json if there is one, what --profile
 declares, and what the manifest lists.
 
---config is the tool's here. A settings file is ./sandbox.yaml or the user's.
-
 The exit code is the tool's, except: 1 it exited with 0 but its artifacts are missing
 or wrong, or a limit ended it, 2 wrong usage, 124 time limit, 125 refused or the
 sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interrupted,
 137 out of memory.`,
-		Example: `  sandbox invoke --exec 'python -m tool.cli' --root ~/tool --config c.json --output out
-  sandbox invoke --exec /opt/tool --config c.json --output out --seed 42 --json | jq .verification
-  sandbox invoke --exec 'python -m tool.cli' --config c.json --output out --dry-run`,
-		Args:    cobra.NoArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd, "exec", "config", "output") },
-		RunE:    a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return run(ctx, a, s, f) }),
+		Example: `  sandbox invoke --exec 'python -m tool.cli' --root ~/tool --tool-config c.json --output out
+  sandbox invoke --exec /opt/tool --tool-config c.json --output out --seed 42 --json | jq .verification
+  sandbox invoke --exec 'python -m tool.cli' --tool-config c.json --output out --dry-run`,
+		Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			former := f.config == "" && cmd.Flags().Changed("config")
+			return cli.Check(cmd,
+				cli.Wrong(former, "the tool's file is named with --tool-config; --config names a settings file, as in every command"),
+				func(cmd *cobra.Command) error { return f.check(cmd, "exec", "tool-config", "output") })
+		},
+		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return run(ctx, a, s, f) }),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.exec, "exec", "", "`command` that calls the tool (required)")
-	flags.StringVar(&f.config, "config", "", "`file` with the tool's configuration (required)")
-	flags.StringVar(&f.output, "output", "", "existing `directory` for the artifacts (required)")
+	flags.StringVar(&f.config, "tool-config", "", "`file` with the tool's configuration (required)")
+	flags.StringVarP(&f.output, "output", "o", "", "`directory` for the artifacts, which is created if it is missing (required)")
 	flags.Var(cli.Optional(&f.adapter, "string", cli.Text), "adapter", "`name` of an adapter of the tool")
 	flags.Var(cli.Optional(&f.seed, "N", invoke.ParseSeed), "seed", "seed `N` for the tool, a whole number of 64 bits, signed or unsigned")
 	f.register(cmd)
@@ -153,6 +171,26 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
 	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
+}
+
+// makeOutput creates a missing directory. undo removes it again if nothing is in it.
+func makeOutput(dir string) (undo func(), err error) {
+	var made []string
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, at)
+	}
+	undo = func() {
+		for _, at := range made {
+			_ = os.Remove(at) // it stays if it has anything
+		}
+	}
+	if len(made) > 0 {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	return undo, err
 }
 
 func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) error {
@@ -167,13 +205,22 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) er
 	}
 	defer x.Close()
 	o.Request, o.IO, o.Hooks = s.Request(), x.IO, x.Hooks
-	o.Request.Keep, o.Request.Secrets = f.keep, f.env.Secrets()
+	o.Request.Keep = f.keep
+	if err := f.complete(a, &o.Request); err != nil {
+		return err
+	}
 	tool, err := invoke.New(x.Box, o)
 	if err != nil {
 		return err
 	}
 	inv := invoke.Invocation{Config: f.config, OutputDir: f.output, Adapter: f.adapter, Seed: f.seed}
+	undo, err := makeOutput(f.output)
+	if err != nil {
+		undo()
+		return cli.OutputError(f.output, err)
+	}
 	if f.dryRun {
+		defer undo()
 		plan, err := tool.Plan(ctx, inv)
 		if err != nil {
 			return err
@@ -195,6 +242,7 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f invokeFlags) er
 	end, wireErr := res.Trial(record.Job())
 	record.Record(ctx, err, end)
 	if res.RunID == "" {
+		undo()
 		return errors.Join(x.Ended(), cmp.Or(err, res.Err())) // nothing ran: there is no result to show
 	}
 	return errors.Join(x.Finish(cli.ExitCode(&end, err), res, nil, func() []string { return render.Call(res) }), wireErr)
@@ -314,7 +362,10 @@ func printHashes(ctx context.Context, a *cli.App, s settings.Settings, paths []s
 		}
 	}
 	if s.JSON {
-		unreadable = append(unreadable, a.PrintJSON(all))
+		unreadable = append(unreadable, a.PrintJSON(struct {
+			Schema string   `json:"schema"`
+			Hashes []hashed `json:"hashes"`
+		}{"evalbox/hashes/v1", all}))
 	}
 	return errors.Join(unreadable...)
 }

@@ -19,16 +19,17 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 type sweepFlags struct {
 	toolFlags
-	spec                      string
-	axes                      []sweep.Axis
-	seeds                     []invoke.Seed
-	parallel                  int
-	keepGoing, resume, dryRun bool
+	spec              string
+	axes              []sweep.Axis
+	seeds             []invoke.Seed
+	parallel          int
+	keepGoing, dryRun bool
 }
 
 // NewSweep returns the command `sweep`.
@@ -54,17 +55,19 @@ has the hash of each one's manifest.json. It is the same however many ran at onc
 A value is a number, true, false, null or a text; NAME=["a,b", 1] takes a JSON list.
 
 The first run that fails ends the sweep, once what runs has ended; with --keep-going
-the others run, too, and the manifest has null for a run that failed. DIR must not
-exist. --resume goes on with the same sweep in DIR, after a failure, a crash or
-Ctrl-C: a run that succeeded and is still as it was is kept, if it passes the demands
-of this call; all others run again.
+the others run, too, and the manifest has null for a run that failed. The same command
+goes on with the sweep in DIR, after a failure, a crash or Ctrl-C: a run that succeeded
+and is still as it was is kept, if it passes the demands of this call; all others run
+again. A directory with anything else is refused.
+
+At the end, the numbers in the tools' manifests are shown as a table: a row for each
+combination of values, with the means over its seeds.
 
 The exit code is 0 when every run succeeded; 1 when one failed; 125 when the sandbox
 failed or refused; 130 when interrupted; 2 for wrong usage.`,
 		Example: `  sandbox sweep --exec 'python -m tool.cli' --root ~/tool --spec base.json \
-    --axis brightness=0.8,1.0,1.2 --axis mode=fast,exact --seeds 1,2,3 --output out -j 4
-  sandbox sweep --exec /opt/tool --spec base.json --axis x=1,2 --seeds 42 --output out --dry-run
-  sandbox sweep --exec /opt/tool --spec base.json --axis x=1,2 --seeds 42 --output out --resume`,
+    --axis brightness=0.8,1.0,1.2 --axis mode=fast,exact --seeds 1-3 --output out -j 4
+  sandbox sweep --exec /opt/tool --spec base.json --axis x=1,2 --seeds 42 --output out --dry-run`,
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd, "exec", "spec", "axis", "seeds", "output"); err != nil {
@@ -82,12 +85,13 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 		return []sweep.Axis{axis}, err
 	}
 	flags.Var(cli.List(&f.axes, "NAME=V,V...", readAxis), "axis", "axis `NAME=V,V...` to sweep over; may be repeated (required)")
-	flags.Var(cli.List(&f.seeds, "N", cli.Each(readSeed)), "seeds", "seeds `N,N...` of each combination (required)")
-	flags.StringVar(&f.output, "output", "", "new `directory` of the sweep (required)")
+	flags.Var(cli.Seeds(&f.seeds, readSeed), "seeds", "seeds of each combination, such as 1,2,5-7 (required)")
+	flags.StringVarP(&f.output, "output", "o", "", "`directory` of the sweep, which is created (required)")
 	flags.Var(cli.Optional(&f.adapter, "string", cli.Text), "adapter", "`name` of an adapter of the tool")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "do `N` runs at once")
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "go on after a run that failed")
-	flags.BoolVar(&f.resume, "resume", false, "go on with the sweep in the directory, if there is one")
+	flags.Bool("resume", true, "") // what every sweep does now
+	_ = flags.MarkHidden("resume")
 	f.register(cmd)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check all but the tool itself, print the runs as JSON, and write nothing")
 	a.SettingFlags(cmd, append(slices.Clone(invokeKeys), "json", "quiet")...)
@@ -135,7 +139,7 @@ func readJSON(text string) (value any, ok bool) {
 func readSeed(text string) (invoke.Seed, error) {
 	seed, err := invoke.ParseSeed(text)
 	if outOfRange := new(invoke.SeedRangeError); err != nil && !errors.As(err, &outOfRange) {
-		err = fmt.Errorf("%w, as in 1,2,3", err)
+		err = fmt.Errorf("%w, as in 1,2,5-7", err)
 	}
 	return seed, err
 }
@@ -158,7 +162,9 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 	}
 	defer x.Close()
 	o.Request, o.Hooks.Kill = s.Request(), a.Kill
-	o.Request.Secrets = f.env.Secrets()
+	if err := f.complete(a, &o.Request); err != nil {
+		return err
+	}
 	o.Request.GPUWait = cli.GPUWait(s, f.parallel, o.Timeout)
 	// A refusal that every run would get is reported here, once, before anything is written.
 	probe := o.Request
@@ -167,8 +173,8 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 	if err != nil {
 		return err
 	}
-	opts := sweep.Options{Dir: f.output, Resume: f.resume, Verify: o.Verify, Parallel: f.parallel, KeepGoing: f.keepGoing}
-	if opts.Setup, err = f.setup(class.Class, s.GPUs, o.Env); err != nil {
+	opts := sweep.Options{Dir: f.output, Resume: true, Verify: o.Verify, Parallel: f.parallel, KeepGoing: f.keepGoing}
+	if opts.Setup, err = f.setup(class.Class, s.GPUs, o.Env, o.Request.Egress); err != nil {
 		return err
 	}
 	var progress cli.Progress
@@ -196,6 +202,9 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 	a.Code = sweepCode(err)
 	if !s.Quiet {
 		err = errors.Join(a.PrintLines([]string{render.Sweep(report)}), err)
+	}
+	if !s.Quiet && !s.JSON {
+		err = errors.Join(a.PrintTables(render.SweepTable(report.Table)), err)
 	}
 	return errors.Join(a.Present(report, true, s, nil), err)
 }
@@ -230,7 +239,7 @@ func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet boo
 // reached none would have ended in the same way under others. Neither are the demands on
 // artifacts: a resumed sweep judges the kept runs again. Values of variables may be
 // secret, so only their hashes are in it.
-func (f *sweepFlags) setup(class spec.Class, gpus string, env map[string]string) (map[string]string, error) {
+func (f *sweepFlags) setup(class spec.Class, gpus string, env map[string]string, egress *policy.Egress) (map[string]string, error) {
 	setup := map[string]string{
 		"image": class.Image.ID, "network": class.Network, "user": class.User, "runtime": class.Runtime, "gpus": gpus,
 		"exec": f.exec, "engine": "sandbox", "root": "",
@@ -240,6 +249,13 @@ func (f *sweepFlags) setup(class spec.Class, gpus string, env map[string]string)
 		if setup["root"], err = filepath.Abs(f.root); err != nil {
 			return nil, err
 		}
+	}
+	if egress != nil {
+		hosts, err := json.Marshal(egress)
+		if err != nil {
+			return nil, err
+		}
+		setup["egress"] = string(hosts)
 	}
 	for name, value := range env {
 		sum := sha256.Sum256([]byte(name + "=" + value))

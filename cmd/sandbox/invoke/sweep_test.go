@@ -40,13 +40,13 @@ func TestParseAxis(t *testing.T) {
 
 func TestSweepSeeds(t *testing.T) {
 	var seeds []invoke.Seed
-	flag := cli.List(&seeds, "N", cli.Each(readSeed))
+	flag := cli.Seeds(&seeds, readSeed)
 	require.NoError(t, flag.Set("1, -2"))
 	require.NoError(t, flag.Set("18446744073709551615"))
 	assert.Equal(t, []invoke.Seed{invoke.NewSeed(1), invoke.NewSeed(-2), invoke.NewSeed(uint64(math.MaxUint64))}, seeds)
-	require.EqualError(t, flag.Set("1,x"), `the seed "x" must be a whole number, as in 1,2,3`)
-	require.EqualError(t, flag.Set("1-5"), `the seed "1-5" must be a whole number, as in 1,2,3`)
-	require.EqualError(t, flag.Set(""), `the seed "" must be a whole number, as in 1,2,3`)
+	require.EqualError(t, flag.Set("1,x"), `the seed "x" must be a whole number, as in 1,2,5-7`)
+	require.EqualError(t, flag.Set("1-"), `the seed "1-" must be a whole number, as in 1,2,5-7`)
+	require.EqualError(t, flag.Set(""), `the seed "" must be a whole number, as in 1,2,5-7`)
 	require.EqualError(t, flag.Set("18446744073709551616"),
 		"the seed 18446744073709551616 must be between -9223372036854775808 and 18446744073709551615")
 	var seed *invoke.Seed
@@ -64,12 +64,12 @@ func TestSweepSetup(t *testing.T) {
 	t.Chdir(dir)
 	class := spec.Class{Image: spec.Image{ID: "sha256:1"}, Network: "none", User: "1:1", Runtime: "runsc"}
 	f := sweepFlags{toolFlags: toolFlags{exec: "python3 t.py"}}
-	setup, err := f.setup(class, "all", map[string]string{"TOKEN": "secret", "EMPTY": ""})
+	setup, err := f.setup(class, "all", map[string]string{"TOKEN": "secret", "EMPTY": ""}, nil)
 	require.NoError(t, err)
 	for _, hash := range []string{"env.TOKEN", "env.EMPTY"} {
 		assert.Regexp(t, "^[0-9a-f]{64}$", setup[hash])
 	}
-	other, err := f.setup(class, "all", map[string]string{"TOKEN": "another"})
+	other, err := f.setup(class, "all", map[string]string{"TOKEN": "another"}, nil)
 	require.NoError(t, err)
 	assert.NotEqual(t, setup["env.TOKEN"], other["env.TOKEN"])
 	delete(setup, "env.TOKEN")
@@ -80,7 +80,7 @@ func TestSweepSetup(t *testing.T) {
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	f.root = "tool"
-	setup, err = f.setup(class, "", nil)
+	setup, err = f.setup(class, "", nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(here, "tool"), setup["root"])
 }
@@ -104,7 +104,7 @@ func TestSweepCode(t *testing.T) {
 
 func TestSweepSum(t *testing.T) {
 	report := sweep.Report{Dir: "d", Runs: []sweep.End{{Status: sweep.StatusSucceeded}, {Status: sweep.StatusMissing}}}
-	assert.Equal(t, "sweep of 2: 1 succeeded, 0 failed, 1 missing · no manifest; --resume goes on from there", render.Sweep(report))
+	assert.Equal(t, "sweep of 2: 1 succeeded, 0 failed, 1 not done · no manifest; the same command goes on from there", render.Sweep(report))
 	report.Manifest, report.Runs = "d/m", report.Runs[:1]
 	assert.Equal(t, "sweep of 1: 1 succeeded, 0 failed · d/m", render.Sweep(report))
 }

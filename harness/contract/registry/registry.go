@@ -176,6 +176,9 @@ func Parse(document []byte, source string) (Registry, error) {
 			report("tool_id", strict.Quoted(t.ID), "is given twice")
 		}
 		known[t.ID] = true
+		for _, list := range []*[]string{&t.Scope.Commands, &t.Scope.Arguments, &t.Scope.Endpoints} {
+			*list = append([]string{}, *list...) // the wire form, which is a registry again, has no null
+		}
 	}
 	if len(problems) > 0 {
 		return Registry{}, strict.Join(source, problems)

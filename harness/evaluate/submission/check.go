@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -206,7 +207,7 @@ func (c *comparison) records(ctx context.Context) {
 		}
 	}
 	if c.ours.rows != c.theirs.rows {
-		c.problem("%d rows, the sample has %d", c.ours.rows, c.theirs.rows)
+		c.problem("%s, expected %d", text.Count(c.ours.rows, "row"), c.theirs.rows)
 	}
 	switch {
 	case disorder == "":

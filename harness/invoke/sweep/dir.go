@@ -118,7 +118,7 @@ func findDir(dir string, resume bool) (*sweepDir, error) {
 		return nil, d.cannot("be looked at", err)
 	case !resume:
 		return nil, &DirError{Path: path, Rule: "exists already", Err: fs.ErrExist,
-			hint: "go on with the sweep that is there with --resume, or choose another directory with --output"}
+			hint: "choose another directory with --output"}
 	}
 	if d.root, err = fsx.OpenRoot(path); err != nil {
 		return nil, &DirError{Path: path, Rule: notSweep, Err: err}

@@ -74,6 +74,8 @@ type Report struct {
 	Manifest Text   `json:"manifest"`
 	// Runs are in the order of the plan.
 	Runs []End `json:"runs"`
+	// Table has the numbers of the manifests, a row for each combination of values.
+	Table []Row `json:"table"`
 }
 
 // Text is a text whose wire form is null if it is empty.
@@ -106,7 +108,7 @@ type End struct {
 
 // Report is the report before the first run, in this directory.
 func (p Plan) Report(dir string) Report {
-	r := Report{Schema: ReportSchemaV1, TotalRuns: p.Len(), Dir: dir, Runs: make([]End, p.Len())}
+	r := Report{Schema: ReportSchemaV1, TotalRuns: p.Len(), Dir: dir, Runs: make([]End, p.Len()), Table: []Row{}}
 	for i := range r.Runs {
 		r.Runs[i] = End{Name: p.names[i], Point: p.points[i], Status: StatusPlanned}
 	}
@@ -148,9 +150,9 @@ func (e *FailuresError) Error() string {
 func (e *FailuresError) Hint() string {
 	logs := RunsName + "/" + e.Name + "/" + StderrName + " has what it printed; "
 	if e.Stopped {
-		return logs + "go on with --resume once it is fixed; --keep-going runs the others, too"
+		return logs + "the same command goes on once it is fixed; with --keep-going the other runs do not wait for that"
 	}
-	return logs + "--resume runs again what failed"
+	return logs + "the same command runs again what failed"
 }
 
 // Check refuses what [Run] would refuse before its first run, as far as that can be seen
@@ -216,7 +218,9 @@ func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (repo
 		queue.Budget.Failures = 1
 	}
 	_, _ = queue.Run(ctx, s, s.jobs) // the report says why it ended early
-	return s.report, s.finish(ctx)
+	err = s.finish(ctx)
+	s.report.Table = s.table(ctx)
+	return s.report, err
 }
 
 // isDisturbed says which runs are done once more when all others have ended: those that their

@@ -160,7 +160,7 @@ func TestLastFailureEnds(t *testing.T) {
 	failures := new(FailuresError)
 	require.ErrorAs(t, err, &failures)
 	assert.False(t, failures.Stopped)
-	assert.Contains(t, failures.Hint(), "--resume runs again what failed")
+	assert.Contains(t, failures.Hint(), "the same command runs again what failed")
 	assert.Empty(t, report.Manifest)
 	assert.NoFileExists(t, filepath.Join(dir, ManifestName))
 }
@@ -415,7 +415,7 @@ func TestToolMisbehaves(t *testing.T) {
 		require.ErrorAs(t, err, &failures, want)
 		require.Contains(t, failures.Failure, want)
 		require.True(t, failures.Stopped)
-		require.Contains(t, failures.Hint(), "runs/x=0p5_seed=1/stderr.log has what it printed; go on with --resume")
+		require.Contains(t, failures.Hint(), "runs/x=0p5_seed=1/stderr.log has what it printed; the same command goes on")
 	}
 }
 

@@ -1,0 +1,178 @@
+package evaluate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/evaluate/submission"
+	"github.com/evalbox/evalbox/result"
+)
+
+func TestWhy(t *testing.T) {
+	of := func(change func(r *Result)) Result {
+		r := Result{Name: "a", Run: facts("a", result.StatusExited), EvaluationResult: EvaluationResult{Score: new(0.9)}}
+		change(&r)
+		return r
+	}
+	for want, r := range map[string]Result{
+		"": of(func(*Result) {}),
+		"KeyError: 'benign'": of(func(r *Result) {
+			r.IsError, r.ErrorTraceback = true, new("Traceback (most recent call last):\n  x\nKeyError:  'benign'\n\n")
+		}),
+		"SyntaxError: invalid syntax": of(func(r *Result) { r.IsError, r.ErrorSummary = true, "  File x\nSyntaxError: invalid syntax" }),
+		"line 3: calls sys.exit(": of(func(r *Result) {
+			r.Run, r.IsError, r.ErrorReason, r.ErrorSummary = nil, true, ErrorReasonRejected, refusedPrefix+"line 3: calls sys.exit("
+		}),
+		"The time limit ended it.": of(func(r *Result) {
+			r.IsError, r.Run.Status, r.Run.Explanation, r.ErrorTraceback = true, result.StatusTimedOut, "The time limit ended it.", new("KeyboardInterrupt")
+		}),
+		"not graded: the grader failed":   of(func(r *Result) { r.Grading = &Grading{Failure: "the grader failed"} }),
+		"not graded: interrupted":         of(func(r *Result) { r.Grading = &Grading{Failure: "x", Canceled: true} }),
+		"submission: 1 row, expected 142": of(func(r *Result) { r.Submission = &submission.Check{Problems: []string{"1 row, expected 142", "x"}} }),
+		"the engine went away":            of(func(r *Result) { r.Failure = "the engine\nwent away" }),
+		"the batch ended":                 {Failure: "not started: the batch ended"},
+		"it printed no score":             of(func(r *Result) { r.Score = nil }),
+		"the self-reported score 0.9 is far better than the graded 0.5": of(func(r *Result) {
+			r.MetricDirection, r.GradedScore, r.Grading = Maximize, new(0.5), &Grading{Score: new(0.5)}
+		}),
+	} {
+		require.Equal(t, want, r.Explain())
+		require.Equal(t, want, r.Bounded().brief().Explain(), "also without the output")
+	}
+	long := of(func(r *Result) { r.IsError, r.ErrorTraceback = true, new("T\n"+strings.Repeat("é", 1<<20)) })
+	require.Len(t, []rune(long.Explain()), 200)
+}
+
+func TestOverstated(t *testing.T) {
+	for _, test := range []struct {
+		self, graded float64
+		direction    MetricDirection
+		want         bool
+	}{
+		{0.99, 0.37, Maximize, true},
+		{0.37, 0.99, Maximize, false},
+		{0.37, 0.99, Minimize, true},
+		{0.88, 0.80, Maximize, false}, // 10 % of the graded one
+		{0.89, 0.80, Maximize, true},
+		{0.14, 0.10, Maximize, false}, // 0.05
+		{0.16, 0.10, Maximize, true},
+		{1000, 1080, Minimize, false},
+		{900, 1080, Minimize, true},
+		{-1, -2, Maximize, true},
+		{0.99, 0.37, "", false},
+	} {
+		r := Result{EvaluationResult: EvaluationResult{Score: &test.self}, GradedScore: &test.graded}
+		require.Equal(t, test.want, r.Overstated(test.direction), "%+v", test)
+	}
+	require.False(t, Result{}.Overstated(Maximize))
+}
+
+// TestStands: a limit that only grew keeps what it had no part in.
+func TestStands(t *testing.T) {
+	low := Limits{SetupSHA256: "s", TimeoutSeconds: 10, MemoryBytes: 100, PIDs: 5, DiskBytes: 100, OutputBytes: 100}
+	of := func(status result.Status, code int) Result {
+		return Result{Run: facts("a", status), Limits: new(low), EvaluationResult: EvaluationResult{ExitCode: code, IsError: code != 0 || status != result.StatusExited}}
+	}
+	higher := func(change func(l *Limits)) Limits {
+		l := low
+		change(&l)
+		return l
+	}
+	longer := higher(func(l *Limits) { l.TimeoutSeconds = 20 })
+	larger := higher(func(l *Limits) { l.MemoryBytes = 200 })
+	well, crashed, hung := of(result.StatusExited, 0), of(result.StatusExited, 1), of(result.StatusTimedOut, -1)
+	asked, killed := of(result.StatusExited, 0), of(result.StatusExited, 0)
+	asked.Run.Deadline, killed.Run.OOMKilled = result.DeadlineSoft, true
+	for name, test := range map[string]struct {
+		r    Result
+		now  Limits
+		want bool
+	}{
+		"longer, ended well":            {well, longer, true},
+		"longer, crashed":               {crashed, longer, true},
+		"longer, timed out":             {hung, longer, false},
+		"longer, asked to finish":       {asked, longer, false},
+		"longer, out of memory":         {of(result.StatusOutOfMemory, -1), longer, true},
+		"longer, refused":               {Result{Limits: new(low)}, longer, true},
+		"larger, ended well":            {well, larger, true},
+		"larger, a crash may be memory": {crashed, larger, false},
+		"larger, a child was killed":    {killed, larger, false},
+		"larger, out of memory":         {of(result.StatusOutOfMemory, -1), larger, false},
+		"larger, timed out":             {hung, larger, false},
+		"more output":                   {of(result.StatusOutputLimit, -1), higher(func(l *Limits) { l.OutputBytes = 200 }), false},
+		"no limit of the output":        {of(result.StatusOutputLimit, -1), higher(func(l *Limits) { l.OutputBytes = 0 }), false},
+		"more output, crashed":          {crashed, higher(func(l *Limits) { l.OutputBytes = 0 }), true},
+		"shorter":                       {well, higher(func(l *Limits) { l.TimeoutSeconds = 5 }), false},
+		"longer and smaller":            {well, higher(func(l *Limits) { l.TimeoutSeconds, l.DiskBytes = 20, 50 }), false},
+		"another setup":                 {well, higher(func(l *Limits) { l.SetupSHA256 = "t" }), false},
+		"an older version":              {Result{Run: facts("a", result.StatusExited)}, longer, false},
+	} {
+		ok, limited := test.r.stands(test.now)
+		require.Equal(t, test.want, ok, name)
+		lower := slices.Contains([]string{"shorter", "longer and smaller", "another setup", "an older version"}, name)
+		require.Equal(t, !ok && !lower, limited, name)
+	}
+}
+
+func TestScorePattern(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"":                                    "",
+		`acc: ([0-9.]+)`:                      "",
+		`(a|b): ([0-9.]+)`:                    "must have one group",
+		`acc`:                                 "must have one group",
+		`(`:                                   "is not a regular expression",
+		"(" + strings.Repeat("a", 1000) + ")": "must have at most 1000 bytes",
+	} {
+		_, err := scorePattern(pattern)
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+	pattern, err := scorePattern(`acc=(\S+)`)
+	require.NoError(t, err)
+	for stdout, want := range map[string]*float64{
+		"":                             nil,
+		"acc=0.5\nacc=0.25 acc=0.75\n": new(0.75),
+		"acc=0.5":                      new(0.5),
+		"acc=0.5\nacc=nan\n":           nil,
+		strings.Repeat("x", maxScoreLine) + "acc=1\nacc=0.5\n":      new(0.5),
+		"acc=0.5\n" + strings.Repeat("x", maxScoreLine) + "acc=1\n": new(0.5),
+	} {
+		s := &scoreScanner{pattern: pattern}
+		for i := range len(stdout) {
+			_, _ = s.Write([]byte{stdout[i]})
+		}
+		got, _ := s.score()
+		require.Equal(t, want, got, "%.40q", stdout)
+	}
+}
+
+func TestLayouts(t *testing.T) {
+	require.Equal(t, []string{"aide", "kaggle", "mle-bench"}, Layouts())
+	for _, name := range Layouts() {
+		aliases, err := TaskDescription{Layout: name}.allAliases()
+		require.NoError(t, err)
+		require.NotEmpty(t, aliases)
+	}
+	_, err := TaskDescription{Layout: "x"}.allAliases()
+	require.ErrorContains(t, err, "layout \"x\": must be one of aide, kaggle, mle-bench")
+	aliases, err := TaskDescription{Layout: "aide", Aliases: map[string]string{"./data": "./input", "working": "final/w"}}.allAliases()
+	require.NoError(t, err)
+	require.Len(t, aliases, 3)
+	require.Equal(t, "final/w", aliases[2].Target, "an alias of the task wins")
+}
+
+func TestSyntaxErrors(t *testing.T) {
+	found, err := syntaxErrors("[1, 3, \"SyntaxError: invalid syntax\"]\n", 2)
+	require.NoError(t, err)
+	require.Equal(t, []*Violation{nil, {Line: 3, Rule: "SyntaxError: invalid syntax"}}, found)
+	for _, text := range []string{"x\n", "[2, 1, \"a\"]\n", "[-1, 1, \"a\"]\n"} {
+		_, err := syntaxErrors(text, 2)
+		require.Error(t, err)
+	}
+}
