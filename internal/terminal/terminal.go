@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 )
@@ -27,11 +26,11 @@ import (
 // holds back at most an unfinished character, until [Writer.Flush]. Methods may be
 // called concurrently.
 type Writer struct {
-	mu      sync.Mutex
-	out     io.Writer
-	pending []byte // an unfinished UTF-8 sequence
-	cr      bool   // the last byte was a carriage return
-	buf     []byte
+	mu  sync.Mutex
+	out io.Writer
+	decoder
+	cr  bool // the last byte was a carriage return
+	buf []byte
 }
 
 // NewWriter returns a Writer to out.
@@ -43,20 +42,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.buf = w.buf[:0]
-	rest := p
-	if len(w.pending) > 0 {
-		rest = slices.Concat(w.pending, p)
-		w.pending = nil
-	}
-	for len(rest) > 0 {
-		if rest[0] >= utf8.RuneSelf && !utf8.FullRune(rest) {
-			w.pending = append([]byte(nil), rest...)
-			break
-		}
-		r, size := utf8.DecodeRune(rest)
-		w.rune(r, size, rest[0])
-		rest = rest[size:]
-	}
+	w.decode(p, w.rune)
 	return len(p), w.emit()
 }
 
@@ -65,13 +51,8 @@ func (w *Writer) rune(r rune, size int, first byte) {
 	if w.cr && r != '\n' {
 		w.buf = append(w.buf, '\n')
 	}
-	w.cr = r == '\r'
-	switch {
-	case w.cr:
-	case r == utf8.RuneError && size == 1:
-		w.buf = appendInvalid(w.buf, first)
-	default:
-		w.buf = appendVisible(w.buf, r)
+	if w.cr = r == '\r'; !w.cr {
+		w.buf = appendRune(w.buf, r, size, first)
 	}
 }
 
@@ -80,10 +61,7 @@ func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.buf = w.buf[:0]
-	for _, b := range w.pending {
-		w.rune(utf8.RuneError, 1, b)
-	}
-	w.pending = nil
+	w.rest(w.rune)
 	if w.cr {
 		w.buf = append(w.buf, '\n')
 		w.cr = false
@@ -97,6 +75,34 @@ func (w *Writer) emit() error {
 	}
 	_, err := w.out.Write(w.buf)
 	return err
+}
+
+// decoder takes characters out of bytes that come in pieces.
+type decoder struct{ pending []byte } // an unfinished UTF-8 sequence
+
+// decode calls each with every rune, or invalid byte: size is then 1 and r RuneError.
+func (d *decoder) decode(p []byte, each func(r rune, size int, first byte)) {
+	if len(d.pending) > 0 {
+		p = slices.Concat(d.pending, p)
+		d.pending = nil
+	}
+	for len(p) > 0 {
+		if p[0] >= utf8.RuneSelf && !utf8.FullRune(p) {
+			d.pending = append([]byte(nil), p...)
+			return
+		}
+		r, size := utf8.DecodeRune(p)
+		each(r, size, p[0])
+		p = p[size:]
+	}
+}
+
+// rest calls each with the bytes of an unfinished character.
+func (d *decoder) rest(each func(r rune, size int, first byte)) {
+	for _, b := range d.pending {
+		each(utf8.RuneError, 1, b)
+	}
+	d.pending = nil
 }
 
 // Text returns s with every control sequence made visible, as a [Writer] does.
@@ -121,26 +127,12 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A Cursor knows whether the last byte that went to a terminal left it in the
-// middle of a line. Several writers may share one.
-type Cursor struct{ midLine atomic.Bool }
-
-// Follow returns a writer to out that the cursor watches.
-func (c *Cursor) Follow(out io.Writer) io.Writer { return &followed{out, c} }
-
-// MidLine says that a line was begun and not ended.
-func (c *Cursor) MidLine() bool { return c.midLine.Load() }
-
-type followed struct {
-	io.Writer
-	cursor *Cursor
-}
-
-func (f *followed) Write(p []byte) (int, error) {
-	if len(p) > 0 {
-		f.cursor.midLine.Store(p[len(p)-1] != '\n')
+// appendRune appends a rune, or an invalid byte, so that a terminal only ever shows it.
+func appendRune(dst []byte, r rune, size int, first byte) []byte {
+	if r == utf8.RuneError && size == 1 {
+		return appendInvalid(dst, first)
 	}
-	return f.Writer.Write(p)
+	return appendVisible(dst, r)
 }
 
 // appendVisible appends one decoded rune so that a terminal only ever shows it.

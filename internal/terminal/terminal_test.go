@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -54,20 +53,6 @@ func TestWriterReportsErrors(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
-
-func TestCursor(t *testing.T) {
-	var cursor Cursor
-	var out bytes.Buffer
-	w := cursor.Follow(&out)
-	require.False(t, cursor.MidLine())
-	_, err := w.Write([]byte("a"))
-	require.NoError(t, err)
-	require.True(t, cursor.MidLine())
-	_, err = w.Write([]byte("b\n"))
-	require.NoError(t, err)
-	require.False(t, cursor.MidLine())
-	require.Equal(t, "ab\n", out.String())
-}
 
 func FuzzWriter(f *testing.F) {
 	f.Add([]byte("a\x1b[2Jb\r\n\xe2\x82\xac\x9b\xff"), 3, 5)

@@ -3,8 +3,9 @@ package cli
 import (
 	"bytes"
 	"io"
+	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,7 +22,7 @@ func TestConnect(t *testing.T) {
 		want     string
 	}{
 		"pipe":              {false, settings.Settings{}, text},
-		"terminal":          {true, settings.Settings{}, "10%\n20%\n^[[2Jdone\n"},
+		"terminal":          {true, settings.Settings{}, "10%\r20%\r20%\n^[[2Jdone\n"},
 		"terminal, raw":     {true, settings.Settings{Raw: true}, text + "\n"},
 		"pipe, raw":         {false, settings.Settings{Raw: true}, text},
 		"terminal, quiet":   {true, settings.Settings{Quiet: true}, ""},
@@ -29,7 +30,7 @@ func TestConnect(t *testing.T) {
 		"pipe, JSON, quiet": {false, settings.Settings{JSON: true, Quiet: true}, ""},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
+		testIn(t, name, func(t *testing.T) {
 			var out bytes.Buffer
 			a := &App{Streams: Streams{Out: &out, Err: &out}, OutTerminal: test.terminal, ErrTerminal: test.terminal}
 			var shown sandbox.IO
@@ -48,20 +49,32 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// testIn is a test whose time only goes on while all wait.
+func testIn(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// held is a terminal that says when a write begins, and never ends it.
+type held struct {
+	once        sync.Once
+	begun, ever chan struct{}
+}
+
+func (h *held) Write([]byte) (int, error) {
+	h.once.Do(func() { close(h.begun) })
+	<-h.ever
+	return 0, io.ErrClosedPipe
+}
+
 // A terminal that takes nothing any more does not hold us.
 func TestStuckTerminal(t *testing.T) {
-	stuck, free := io.Pipe() // nobody reads
-	defer stuck.Close()
-	a := &App{Streams: Streams{Out: free, Err: &bytes.Buffer{}}, OutTerminal: true}
+	out := &held{begun: make(chan struct{}), ever: make(chan struct{})}
+	defer close(out.ever)
+	a := &App{Streams: Streams{Out: out, Err: &bytes.Buffer{}}, OutTerminal: true}
 	var shown sandbox.IO
 	l := a.connect(&shown, settings.Settings{})
-	writing := make(chan struct{})
-	go func() {
-		close(writing)
-		_, _ = shown.Stdout.Write([]byte("text"))
-	}()
-	<-writing
-	require.Eventually(t, l.cursor.MidLine, time.Minute, time.Millisecond)
+	go func() { _, _ = shown.Stdout.Write([]byte("text")) }()
+	<-out.begun
 	require.ErrorIs(t, l.finish(), errStuck)
 }
 

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
@@ -184,8 +187,10 @@ func (c counted) ApplyTree(ctx context.Context, id, target string, opts tree.App
 
 // live shows the output of programs while they run.
 type live struct {
-	cursor terminal.Cursor
-	flush  []*terminal.Writer
+	// screen is the terminal of either stream, and end the one on which its last line is ended;
+	// both are nil if no output is shown.
+	screen *terminal.Screen
+	end    io.Writer
 	// err is stderr, which the output shares with our own messages.
 	err io.Writer
 }
@@ -197,22 +202,41 @@ func (a *App) connect(streams *sandbox.IO, s settings.Settings) *live {
 	if s.Quiet || s.JSON {
 		return l
 	}
+	l.screen, l.end = terminal.NewScreen(a.columns), l.err
 	streams.Stdout = l.show(a.Out, a.OutTerminal, s.Raw)
 	streams.Stderr = l.show(l.err, a.ErrTerminal, s.Raw)
+	if a.ErrTerminal {
+		l.err = l.screen.Messages(l.err)
+	} else if a.OutTerminal {
+		l.end = a.Out
+	}
 	return l
 }
 
+// show is a writer to a stream of ours for one of the program.
 func (l *live) show(out io.Writer, isTerminal, raw bool) io.Writer {
-	if !isTerminal {
+	switch {
+	case !isTerminal:
 		return out
+	case raw:
+		return l.screen.Raw(out)
 	}
-	out = l.cursor.Follow(out)
-	if raw {
-		return out
+	return l.screen.Stream(out)
+}
+
+// columns is the width of the terminal; 0 if it cannot go back in a line, 80 if it is not known.
+func (a *App) columns() int {
+	if a.Getenv("TERM") == "dumb" {
+		return 0
 	}
-	harmless := terminal.NewWriter(out)
-	l.flush = append(l.flush, harmless)
-	return harmless
+	for _, stream := range []any{a.Out, a.Err} {
+		if file, ok := stream.(*os.File); ok {
+			if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+				return width
+			}
+		}
+	}
+	return 80
 }
 
 // patience is how long a terminal may take no output once the run has ended. A stopped or
@@ -250,17 +274,10 @@ func (l *locked) Write(p []byte) (int, error) {
 // finish shows the rest of the output and ends an unfinished line, so that our messages
 // begin on a line of their own. It does not wait for ever.
 func (l *live) finish() error {
-	return patiently(func() error {
-		var errs []error
-		for _, w := range l.flush {
-			errs = append(errs, w.Flush())
-		}
-		if l.cursor.MidLine() {
-			_, err := io.WriteString(l.err, "\n")
-			errs = append(errs, err)
-		}
-		return errors.Join(errs...)
-	})
+	if l.screen == nil {
+		return nil
+	}
+	return patiently(func() error { return l.screen.End(l.end) })
 }
 
 // waitingEvery is the least time between two messages: a busy queue changes many times in
