@@ -20,6 +20,11 @@ VULN_VERSION  := v1.9.0
 VULNCHECK     := .cache/govulncheck-$(VULN_VERSION)/govulncheck
 # The vulnerability database, or a copy of it: file:///DIRECTORY.
 VULNDB        ?= https://vuln.go.dev
+RELEASER_VERSION := v2.17.0
+RELEASER      := .cache/goreleaser-$(RELEASER_VERSION)/goreleaser
+# Where make install puts the command; DESTDIR is put before it, for packages.
+PREFIX        ?= /usr/local
+SHARE         := $(DESTDIR)$(PREFIX)/share
 PACKAGES      ?= ./...
 # The engines that the tests run on, one after the other; see hack/engine.
 ENGINES       ?= floor current
@@ -40,7 +45,7 @@ AS_ROOT = $$([ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=$(ENGINE_ENV) env
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quickstart
 quickstart: image ## from nothing to a score: engine, CLI, image, example
@@ -50,6 +55,23 @@ quickstart: image ## from nothing to a score: engine, CLI, image, example
 .PHONY: build
 build: ## build the CLI: bin/sandbox
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X github.com/evalbox/evalbox/cmd/sandbox/machine.version=$(VERSION)' -o $(SANDBOX) ./cmd/sandbox
+
+.PHONY: completions
+completions: build ## write the completions for bash, zsh and fish: bin/completions
+	@mkdir -p bin/completions
+	@for shell in bash zsh fish; do $(SANDBOX) completion $$shell > bin/completions/sandbox.$$shell; done
+
+.PHONY: install
+install: completions ## install the command and its completions (PREFIX=/usr/local)
+	@install -D -m 0755 $(SANDBOX) $(DESTDIR)$(PREFIX)/bin/sandbox
+	@install -D -m 0644 bin/completions/sandbox.bash $(SHARE)/bash-completion/completions/sandbox
+	@install -D -m 0644 bin/completions/sandbox.zsh $(SHARE)/zsh/site-functions/_sandbox
+	@install -D -m 0644 bin/completions/sandbox.fish $(SHARE)/fish/vendor_completions.d/sandbox.fish
+	@echo 'installed $(DESTDIR)$(PREFIX)/bin/sandbox'
+
+.PHONY: release-check
+release-check: $(RELEASER) ## check .goreleaser.yaml
+	$(RELEASER) check
 
 .PHONY: setup
 setup: ## make sure that a Docker engine answers and an image can be made
@@ -123,6 +145,9 @@ vet: ## go vet for Linux and macOS
 
 $(LINT):
 	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+$(RELEASER):
+	GOBIN=$(CURDIR)/$(dir $(RELEASER)) go install github.com/goreleaser/goreleaser/v2@$(RELEASER_VERSION)
 
 $(VULNCHECK):
 	GOBIN=$(CURDIR)/$(dir $(VULNCHECK)) go install golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION)

@@ -34,6 +34,7 @@ var importTable = []struct {
 	{"result", nil},
 	{"policy", []string{"internal/strict"}},
 	{"configs", nil},
+	{"docs", nil},
 	{"images", []string{"internal/strict"}},
 	{"images/packages", nil},
 	{"images/store", []string{"images", "images/packages", "internal/owner"}},
@@ -265,7 +266,7 @@ func TestEvaluationsRunNothingThemselves(t *testing.T) {
 
 // TestConfigsEmbedOnly keeps the shipped files free of behaviour.
 func TestConfigsEmbedOnly(t *testing.T) {
-	for _, p := range goList(t, "linux", "./configs") {
+	for _, p := range goList(t, "linux", "./configs", "./docs") {
 		for _, to := range p.Imports {
 			assert.NotContains(t, to, ".", "%s imports %s; it holds files", p.ImportPath, to)
 		}

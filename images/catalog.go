@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -54,6 +55,8 @@ const (
 	LabelImage = "org.evalbox.image"
 	// LabelRecipe holds the result of [Entry.Recipe].
 	LabelRecipe = "org.evalbox.recipe"
+	// LabelOwn says, for own images only, what the image was built from.
+	LabelOwn = "org.evalbox.own"
 )
 
 // A Catalog names the images that programs may run in. It comes from [LoadCatalog], is not
@@ -72,6 +75,9 @@ type Catalog struct {
 type Entry struct {
 	// Name is the key of the entry in the catalog.
 	Name string `yaml:"-"`
+	// Own says that the entry is of no catalog: its image is one of the user's own, see
+	// [OwnTag].
+	Own bool `yaml:"-"`
 	// Description is one line for a reader.
 	Description string `yaml:"description"`
 	// Base is the base of the image.
@@ -174,13 +180,18 @@ func (c Catalog) Lookup(name string) (Entry, bool) {
 // Dockerfile, its requirements, its time stamp and the version of the code that makes it.
 // The description is not part of it.
 func (e Entry) Recipe() string {
+	own := ""
+	if e.Own {
+		own = e.Name
+	}
 	data, err := json.Marshal(struct {
 		Builder            int       `json:"builder"`
+		Own                string    `json:"own,omitempty"`
 		Base               Base      `json:"base"`
 		DockerfileSHA256   string    `json:"dockerfile_sha256"`
 		RequirementsSHA256 string    `json:"requirements_sha256"`
 		Epoch              time.Time `json:"epoch"`
-	}{BuilderVersion, e.Base, e.DockerfileSHA256, e.RequirementsSHA256, e.Epoch.UTC()})
+	}{BuilderVersion, own, e.Base, e.DockerfileSHA256, e.RequirementsSHA256, e.Epoch.UTC()})
 	if err != nil { // strings, numbers and a valid time always marshal
 		panic(fmt.Sprintf("marshalling the recipe of image %s: %v", e.Name, err))
 	}
@@ -188,8 +199,27 @@ func (e Entry) Recipe() string {
 }
 
 // Tag returns the local name of the image in the engine: evalbox/NAME:RECIPE, with the
-// first 12 digits of the recipe.
-func (e Entry) Tag() string { return Repository + e.Name + ":" + e.Recipe()[:12] }
+// first 12 digits of the recipe; for an own image, [OwnTag].
+func (e Entry) Tag() string {
+	if e.Own {
+		return OwnTag(e.Name)
+	}
+	return Repository + e.Name + ":" + e.Recipe()[:12]
+}
+
+// ownSuffix ends the tags of own images. A recipe never looks like this.
+const ownSuffix = ":own"
+
+// OwnTag is the name in the engine of an image that a user built under a name of the user's
+// choice: evalbox/NAME:own. It is no registry's name, so that a build never hides an image
+// that was pulled.
+func OwnTag(name string) string { return Repository + name + ownSuffix }
+
+// OwnName returns the name of an own image by its tag; ok is false for another tag.
+func OwnName(tag string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(strings.TrimSuffix(tag, ownSuffix), Repository)
+	return name, ok && IsName(name) && tag == OwnTag(name)
+}
 
 // BaseTag is the local name of the base of a bootstrap while the image is being made.
 func (e Entry) BaseTag() string { return BaseRepository + e.Name + ":" + e.Recipe()[:12] }

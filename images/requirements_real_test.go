@@ -34,6 +34,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox"
+	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/build"
 	"github.com/evalbox/evalbox/images/pull"
@@ -72,7 +73,7 @@ func wheelIndex(t *testing.T, wheels map[string][]byte) string {
 		}
 		w.Header().Set("Content-Type", "text/html")
 		for name := range wheels {
-			if strings.HasPrefix(name, file+"-") {
+			if strings.HasPrefix(name, strings.ReplaceAll(file, "-", "_")+"-") {
 				_, _ = fmt.Fprintf(w, "<a href=\"/files/%s\">%s</a>\n", name, name)
 			}
 		}
@@ -85,16 +86,23 @@ func wheelIndex(t *testing.T, wheels map[string][]byte) string {
 // what the Dockerfile adds, and puts it into the registry.
 func pythonBase(t *testing.T, eng *client.Client, reg *testRegistry, name string) (digest string) {
 	t.Helper()
+	return baseOf(t, eng, reg, name, "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", func(*tar.Writer) {})
+}
+
+// baseOf is pythonBase with a PATH and further files.
+func baseOf(t *testing.T, eng *client.Client, reg *testRegistry, name, search string, more func(*tar.Writer)) (digest string) {
+	t.Helper()
 	var root bytes.Buffer
 	w := tar.NewWriter(&root)
 	bareSystem(t, eng, w)
 	addPip(t, w)
+	more(w)
 	require.NoError(t, w.Close())
 	layer := root.Bytes()
 	config := asJSON(t, ocispec.Image{
 		Platform: ocispec.Platform{OS: "linux", Architecture: strings.TrimPrefix(here, "linux/")},
 		Author:   t.Name() + t.TempDir(), // an image of this run alone
-		Config:   ocispec.ImageConfig{Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
+		Config:   ocispec.ImageConfig{Env: []string{"PATH=" + search}},
 		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []godigest.Digest{godigest.FromBytes(layer)}},
 	})
 	repo, tag, _ := strings.Cut(name, ":")
@@ -201,6 +209,98 @@ func TestRequirements(t *testing.T) {
 	inspected, err := eng.ImageInspect(t.Context(), again.ID)
 	require.NoError(t, err)
 	assert.Equal(t, found.RootFS.Layers, inspected.RootFS.Layers, "the layers are the same, bit for bit")
+}
+
+// TestShippedImagesOnStandIns builds cuda and python as the shipped catalog describes them:
+// its entries, Dockerfile.runner and the form of requirements.lock. The bases are stand-ins in
+// a local registry, and the packages have the names and versions of requirements.lock, and
+// nothing in them.
+func TestShippedImagesOnStandIns(t *testing.T) {
+	t.Parallel()
+	eng, reg := engine(t), newRegistry(t, false)
+	requirements, wheels := standInRequirements(t)
+	wheels["extrathing-1.5-py3-none-any.whl"] = wheel(t, "extrathing", "1.5") // in no lock
+	index := wheelIndex(t, wheels)
+	// The Python of cuda's base is conda's, in a directory of its own.
+	conda := func(w *tar.Writer) {
+		for _, dir := range []string{"opt/", "opt/conda/", "opt/conda/bin/"} {
+			writeTar(t, w, &tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil)
+		}
+		for _, name := range []string{"python", "python3"} {
+			writeTar(t, w, &tar.Header{Typeflag: tar.TypeSymlink, Name: "opt/conda/bin/" + name, Linkname: "/usr/bin/python3", Mode: 0o777}, nil)
+		}
+		writeTar(t, w, &tar.Header{Name: "usr/lib/python3/dist-packages/torch.py", Mode: 0o644}, []byte("__version__ = '2.8.0'\n"))
+	}
+	bases := map[string]string{
+		"cuda":   baseOf(t, eng, reg, "pytorch/pytorch:2.8.0", "/opt/conda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", conda),
+		"python": pythonBase(t, eng, reg, "library/python:3.12"),
+	}
+	text := string(configs.Images())
+	text = strings.ReplaceAll(text, "requirements_sha256: "+sum(evalbox.Requirements), "requirements_sha256: "+sum(requirements))
+	for _, name := range []string{"cuda", "python"} {
+		shippedEntry, _ := shipped(t).Lookup(name)
+		repo := map[string]string{"cuda": "pytorch/pytorch:2.8.0", "python": "library/python:3.12"}[name]
+		text = strings.ReplaceAll(text, shippedEntry.Base.Reference, reg.host+"/"+repo+"@"+bases[name])
+		repo, _, _ = strings.Cut(repo, ":")
+		removeAfter(t, eng, reg.host+"/"+repo+"@"+bases[name])
+	}
+	cat, err := images.LoadCatalog([]byte(text), "test.yaml")
+	require.NoError(t, err)
+	programs := map[string]string{
+		"cuda":   "import sys, torch, importlib.metadata as m; print(sys.executable, torch.__version__, m.version('numpy'))",
+		"python": "import sys, importlib.metadata as m; print(sys.executable, m.version('scikit-learn'), m.version('numpy'))",
+	}
+	want := map[string]string{"cuda": "/opt/conda/bin/python 2.8.0 2.2.6\n", "python": "1.7.2 2.2.6\n"}
+	for _, name := range []string{"cuda", "python"} {
+		entry, _ := cat.Lookup(name)
+		removeAfter(t, eng, entry.Tag())
+		var progress bytes.Buffer
+		made, built, err := build.Ensure(t.Context(), eng, cat, name, build.Options{
+			Dockerfile: evalbox.DockerfileRunner, Requirements: requirements, Network: "host", PipIndex: index,
+			Pull: pull.Options{Credentials: pull.DockerCredentials(t.TempDir()), Progress: &progress},
+		})
+		require.NoError(t, err, "%s: %s", name, &progress)
+		assert.True(t, built)
+		removeAfter(t, eng, made.ID)
+		out, code := run(t, eng, made.ID, "python", "-c", programs[name])
+		assert.Zero(t, code, "%s: %s", name, out)
+		assert.True(t, strings.HasSuffix(out, want[name]), "%s: %s", name, out)
+	}
+
+	// An own image with pip on one of them: no hashes, and the same user afterwards.
+	own := build.Own{Name: "test-own-pip", Requirements: "extrathing>=1\n", Base: "python"}
+	removeAfter(t, eng, images.OwnTag(own.Name))
+	var progress bytes.Buffer
+	options := build.Options{Dockerfile: evalbox.DockerfileRunner, Network: "host", PipIndex: index, Pull: pull.Options{Progress: &progress}}
+	made, err := build.Make(t.Context(), eng, cat, own, options)
+	require.NoError(t, err, "%s", &progress)
+	out, code := run(t, eng, made.ID, "python", "-c", "import os, extrathing as e; print(e.__version__, os.getuid())")
+	assert.Zero(t, code, "%s", out)
+	assert.Equal(t, "1.5 64646\n", out)
+	own.Requirements = "extrathing==9\n"
+	_, err = build.Make(t.Context(), eng, cat, own, options)
+	require.ErrorContains(t, err, "image test-own-pip: build: Could not find a version that satisfies the requirement extrathing==9")
+	still, err := images.Resolve(t.Context(), store.Docker{APIClient: eng}, images.Catalog{}, own.Name)
+	require.NoError(t, err)
+	assert.Equal(t, made.ID, still.ID, "a failed build leaves the former image")
+}
+
+// standInRequirements is requirements.lock with the hashes of empty wheels, and the wheels.
+func standInRequirements(t *testing.T) (text string, wheels map[string][]byte) {
+	t.Helper()
+	wheels = map[string][]byte{}
+	for line := range strings.Lines(evalbox.Requirements) {
+		pin := regexp.MustCompile(`^([a-z-]+)==(\S+)`).FindStringSubmatch(line)
+		if pin == nil {
+			continue
+		}
+		file := strings.ReplaceAll(pin[1], "-", "_")
+		data := wheel(t, file, pin[2])
+		wheels[file+"-"+pin[2]+"-py3-none-any.whl"] = data
+		text += fmt.Sprintf("%s==%s \\\n    --hash=sha256:%x\n", pin[1], pin[2], sha256.Sum256(data))
+	}
+	require.Greater(t, len(wheels), 10)
+	return text, wheels
 }
 
 // bareSystem copies what a Python needs out of the image debian.

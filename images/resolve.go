@@ -62,12 +62,15 @@ type Resolved struct {
 	Content string
 	// CatalogName says that Name is a name of the catalog.
 	CatalogName bool
+	// Own says that the image is an own image of that name.
+	Own bool
 }
 
 // Resolve finds the image of ref: the empty string is the default of the catalog; a
-// name of the catalog is that image; anything else is a reference or an ID of the engine. A
-// name of the catalog wins over an equal reference: write name:tag for the latter. It asks
-// the engine once, and never pulls.
+// name of the catalog is that image; else the name of an own image, see [OwnTag], is that;
+// anything else is a reference or an ID of the engine. A name wins over an equal reference:
+// write name:tag for the latter. It asks the engine once, or twice for a plain word that is
+// not in the catalog. It never pulls.
 //
 // The error of a missing image is a [*NotFoundError].
 func Resolve(ctx context.Context, eng Engine, cat Catalog, ref string) (Resolved, error) {
@@ -88,7 +91,16 @@ func Find(ctx context.Context, eng Engine, cat Catalog, ref string) (Resolved, I
 	if _, err := reference.ParseAnyReference(r.Reference); err != nil {
 		return Resolved{}, Image{}, fmt.Errorf("image %q is not a reference: %w", ref, err)
 	}
-	found, err := eng.Image(ctx, r.Reference)
+	var found Image
+	var err error = errdefs.ErrNotFound
+	if !named && IsName(ref) {
+		if found, err = eng.Image(ctx, OwnTag(ref)); err == nil {
+			r.Reference, r.Own = OwnTag(ref), true
+		}
+	}
+	if errdefs.IsNotFound(err) {
+		found, err = eng.Image(ctx, r.Reference)
+	}
 	if errdefs.IsNotFound(err) {
 		return Resolved{}, Image{}, &NotFoundError{Ref: ref, CatalogName: named, Entry: entry}
 	}

@@ -91,8 +91,22 @@ func TestResolveNotFound(t *testing.T) {
 			var hinter interface{ Hint() string }
 			require.ErrorAs(t, err, &hinter)
 			assert.Contains(t, hinter.Hint(), c.hint)
-			assert.Equal(t, 1, eng.calls)
+			want := 1
+			if c.ref == "debian" { // may be an own image
+				want = 2
+			}
+			assert.Equal(t, want, eng.calls)
 		})
+	}
+}
+
+func TestOwnNames(t *testing.T) {
+	name, ok := OwnName(OwnTag("mine-2"))
+	assert.True(t, ok)
+	assert.Equal(t, "mine-2", name)
+	for _, tag := range []string{"evalbox/mine:0123456789ab", "mine:own", "evalbox/a/b:own", "evalbox/Mine:own", "evalbox/:own", "evalbox/mine:own:own"} {
+		_, ok := OwnName(tag)
+		assert.False(t, ok, tag)
 	}
 }
 

@@ -17,6 +17,29 @@ var (
 	filePattern    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`) })
 )
 
+const nameRule = "must be lower-case words joined by single dashes, at most 64 characters"
+
+// IsName reports whether a text can be the name of an image in a catalog, or of an own image.
+func IsName(name string) bool { return len(name) <= 64 && namePattern().MatchString(name) }
+
+// CheckName returns an error that names the rule for a text that is not the name of an image,
+// see [IsName].
+func CheckName(name string) error {
+	if !IsName(name) {
+		return fmt.Errorf("name %.100q: %s", name, nameRule)
+	}
+	return nil
+}
+
+// CheckPackages returns an error for each text that cannot be the name of a Debian package.
+func CheckPackages(names []string) error {
+	var errs []error
+	checkPackages("packages", names, func(path, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+	})
+	return errors.Join(errs...)
+}
+
 // variants are the package sets of mmdebstrap that hold a usable system.
 var variants = []string{"essential", "apt", "minbase", "buildd", "standard"}
 
@@ -34,8 +57,8 @@ func validate(source string, doc document) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(doc.Images)) {
 		at := "images." + name
-		if !namePattern().MatchString(name) || len(name) > 64 {
-			problem(at, "name must be lower-case words joined by single dashes, at most 64 characters")
+		if !IsName(name) {
+			problem(at, "name "+nameRule)
 		}
 		checkEntry(at, doc.Images[name], problem)
 	}

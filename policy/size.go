@@ -47,6 +47,9 @@ func (s Size) String() string {
 	return units.BytesSize(float64(s))
 }
 
+// Rounded prints the size with four digits in the largest unit, such as "23.54GiB".
+func (s Size) Rounded() string { return units.BytesSize(float64(s)) }
+
 // Set reads the size from a flag; see [ParseSize].
 func (s *Size) Set(text string) error {
 	parsed, err := ParseSize(text)

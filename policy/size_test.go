@@ -101,6 +101,11 @@ func TestSizeString(t *testing.T) {
 	}
 }
 
+func TestSizeRounded(t *testing.T) {
+	require.Equal(t, "23.54GiB", (24684096 * KiB).Rounded())
+	require.Equal(t, "2GiB", (2 * GiB).Rounded())
+}
+
 // The size of a settings file must be the size that was set, to the byte.
 func TestSizeSurvivesSettingsFile(t *testing.T) {
 	for _, size := range []Size{0, 1, 1023, 1024, 1025, 1500, 999_999, MiB + 1, GiB - 1, GiB + 1, 20*GiB + 17, 1 << 53} {

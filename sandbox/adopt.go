@@ -157,6 +157,8 @@ func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note rec
 		if onlyEnded && !a.hasEnded(ctx) {
 			return nil, errors.Join(fmt.Errorf("run %s: %w", found.ID, ErrStillRuns), a.letGo())
 		}
+		ctx, done := a.heed(ctx)
+		defer done()
 		a.watch(ctx)
 		a.at("accepted")
 		a.supervise(ctx) // 7, 8

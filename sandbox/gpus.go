@@ -240,7 +240,7 @@ func (g *gpuLease) evidence(ctx context.Context, e outcome.Evidence) outcome.GPU
 	var f outcome.GPUEvidence
 	end := e.End
 	well := end.Reported && end.Launch == nil && end.ExitStatus() == 0 && e.Stop == outcome.StopNone
-	if g.lease == nil || e.StartError != nil || e.Stop == outcome.StopCanceled || well {
+	if g.lease == nil || e.StartError != nil || e.Stop.ByCaller() || well {
 		return f
 	}
 	for i := range g.faults {

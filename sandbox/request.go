@@ -57,6 +57,9 @@ type Hooks struct {
 	// Started is called right before the program starts. A run that is canceled earlier
 	// never calls it.
 	Started func()
+	// Running is called once the container has accepted the program, or may have: the engine was
+	// lost before it answered.
+	Running func()
 	// Admit is called when the container is ready, and the program does not start
 	// before it returns. release, if not nil, is called once the program has ended,
 	// before its outputs are collected. So runs can be prepared and cleaned up while

@@ -104,6 +104,8 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 		return nil, errors.Join(err, a.dropWaiting(ctx))
 	}
 	defer func() { a.endWork() }()
+	ctx, done := a.heed(ctx)
+	defer done()
 	a.at("staged")
 	if err := a.prepare(ctx); err != nil { // 5 prepare
 		return a.startFailed(ctx, err)
@@ -512,6 +514,9 @@ func (a *run) start(ctx context.Context) error {
 	a.started = time.Now()
 	a.observer.Started()
 	a.log.Debug("program started")
+	if a.hooks.Running != nil {
+		a.hooks.Running()
+	}
 	a.watch(ctx)
 	return nil
 }

@@ -57,11 +57,11 @@ func (a *run) supervise(ctx context.Context) {
 			stop(reason)
 		case <-canceled:
 			canceled = nil
-			stop(outcome.StopCanceled)
+			stop(cancelReason(ctx))
 		case <-killed:
 			killed = nil
 			if a.evidence.Stop == outcome.StopNone {
-				a.evidence.Stop = outcome.StopCanceled
+				a.evidence.Stop = cancelReason(ctx)
 				a.noteStop()
 			}
 			ask(engine.Kill, signalSlack)
@@ -87,6 +87,52 @@ func (a *run) supervise(ctx context.Context) {
 			}
 			ask(engine.Abort, killRepeat)
 		}
+	}
+}
+
+// cancelReason says who ended ctx.
+func cancelReason(ctx context.Context) outcome.StopReason {
+	if errors.Is(context.Cause(ctx), outcome.ErrStopped) {
+		return outcome.StopRequested
+	}
+	return outcome.StopCanceled
+}
+
+// requestInterval is how often a run looks for a request of another process to end it.
+const requestInterval = 200 * time.Millisecond
+
+// heed ends the context of the run when another process asks to stop it, and closes the run's
+// [Hooks].Kill when that asks for the end at once; see [record.Store.RequestStop]. It looks for
+// the request until done is called.
+func (a *run) heed(ctx context.Context) (_ context.Context, done func()) {
+	ctx, stop := context.WithCancelCause(ctx)
+	kill, asked, over := make(chan struct{}), a.hooks.Kill, make(chan struct{})
+	a.hooks.Kill = kill
+	go func() {
+		tick := time.NewTicker(requestInterval)
+		defer tick.Stop()
+		for {
+			stopped, killed := a.runner.store.StopRequested(a.spec.Job.RunID)
+			if stopped {
+				stop(outcome.ErrStopped)
+			}
+			if killed {
+				close(kill)
+				return
+			}
+			select {
+			case <-asked:
+				close(kill)
+				return
+			case <-over:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return ctx, func() {
+		close(over)
+		stop(context.Canceled)
 	}
 }
 

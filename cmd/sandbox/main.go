@@ -1,5 +1,5 @@
-// Command sandbox runs one untrusted program in one fresh container and says
-// truthfully what happened.
+// Command sandbox runs one untrusted program in one fresh container and reports
+// exactly what happened.
 //
 //	sandbox run --input data train.py
 //	sandbox run -- python3 -c 'print(1)'
@@ -11,7 +11,6 @@ package main
 import (
 	"context"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,16 +47,18 @@ func newRootCommand(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sandbox",
 		Short: "Run one untrusted program in one fresh container",
-		Long: `Run one untrusted program in one fresh container, and say truthfully what happened.
+		Long: `Run one untrusted program in one fresh container, and report exactly what happened.
 
 The program gets no network, no capabilities, a read-only root file system, and
 bounded memory, processors, processes, time, disk and output. It finds its input
-in ./input and leaves what it wants to keep in ./final.`,
+in ./input and leaves what it wants to keep in ./final.
+
+'sandbox help' also lists topics, such as exit-codes, settings, task and wish.`,
 		Example: `  sandbox run train.py                          run a script
-  sandbox run --input data train.py --epochs 3  with a folder as ./input
-  sandbox run -- python3 -c 'print(1)'          run any command of the image
-  sandbox ls                                    what ran before
-  sandbox doctor                                what works on this machine`,
+  sandbox run --input data train.py --epochs 3  with a directory as ./input
+  sandbox run -- python3 -c 'print(1)'          run a command inside the image
+  sandbox ls                                    list earlier runs
+  sandbox doctor                                check this machine`,
 		Args:             cobra.ArbitraryArgs,
 		SilenceErrors:    true,
 		SilenceUsage:     true,
@@ -74,6 +75,7 @@ in ./input and leaves what it wants to keep in ./final.`,
 	a.Given.Add(root.PersistentFlags(), "context", "host", "state_dir", "catalog", "lock")
 	root.Flags().BoolVar(&showVersion, "version", false, "show the versions, as 'sandbox version' does")
 	root.SetFlagErrorFunc(cli.FlagError)
+	cli.HelpAll(root)
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "evaluate", Title: "Evaluate solutions:"},
@@ -104,8 +106,12 @@ in ./input and leaves what it wants to keep in ./final.`,
 		{"records", runs.NewLs(a)},
 		{"records", runs.NewShow(a)},
 		{"records", runs.NewLogs(a)},
+		{"records", runs.NewCp(a)},
+		{"records", runs.NewStop(a)},
+		{"records", runs.NewWait(a)},
 		{"records", runs.NewAdopt(a)},
 		{"records", runs.NewRm(a)},
+		{"records", runs.NewPrune(a)},
 		{"machine", machine.NewDoctor(a)},
 		{"machine", image.New(a)},
 		{"machine", runs.NewPs(a)},
@@ -118,24 +124,19 @@ in ./input and leaves what it wants to keep in ./final.`,
 		c.cmd.GroupID = c.group
 		root.AddCommand(c.cmd)
 	}
-	root.SetHelpCommand(&cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Explain a command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			topic, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 { // cobra takes it for a success
-				return cli.Usagef(cmd.Root().CommandPath(), "unknown command %q", strings.Join(args, " "))
-			}
-			return topic.Help()
-		},
-	})
-	root.InitDefaultCompletionCmd()
+	root.SetHelpCommand(cli.NewHelp(a))
+	cli.CompletionCommand(root)
 	cli.UsageArgs(root)
-	a.Complete(root, map[string]cobra.CompletionFunc{
-		"show": a.CompleteRun, "logs": a.CompleteRun, "rm": a.CompleteRuns, "adopt": a.CompleteRun,
-		"image ensure": a.CompleteImages, "image build": a.CompleteImages, "image lock": a.CompleteImages,
-		"image verify": a.CompleteImages, "image inspect": a.CompleteImages, "image pull": a.CompleteImages,
-		"contract new --tool": contract.CompleteTools(a), "adapter list --tool": contract.CompleteTools(a),
-	})
+	cli.Complete(a, root, arguments(a))
 	return root
+}
+
+// arguments completes the arguments of commands, by path.
+func arguments(a *cli.App) map[string]cobra.CompletionFunc {
+	ids, images, catalog := cli.CompleteRuns(a), cli.CompleteImages(a), cli.CompleteCatalog(a)
+	return map[string]cobra.CompletionFunc{
+		"sandbox show": ids, "sandbox logs": ids, "sandbox rm": ids, "sandbox adopt": ids, "sandbox stop": ids, "sandbox wait": ids,
+		"sandbox image ensure": catalog, "sandbox image build": catalog, "sandbox image pull": catalog,
+		"sandbox image lock": images, "sandbox image verify": images, "sandbox image inspect": images, "sandbox image export": images,
+	}
 }

@@ -92,6 +92,9 @@ func (i importer) checkName() error {
 		}
 		return nil
 	}
+	if images.IsName(name) && ref == images.OwnTag(name) {
+		return nil
+	}
 	if ref != name || strings.HasPrefix(ref, images.Repository) {
 		return i.other("name the catalog that it was exported with: --catalog FILE",
 			"image %q is not in the catalog %s", name, i.cat.Source)

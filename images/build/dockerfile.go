@@ -2,7 +2,6 @@ package build
 
 import (
 	"archive/tar"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/pull"
+	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/internal/owner"
 )
 
@@ -30,20 +30,32 @@ func (m *maker) build(ctx context.Context, base string) error {
 		return err
 	}
 	network := "none"
-	if m.entry.Requirements != "" {
+	if m.entry.Requirements != "" || m.own.network() {
 		network = cmp.Or(m.opts.Network, "default")
 	}
-	m.progress.Line("build", m.entry.Tag()+" through "+m.entry.Dockerfile)
-	buildContext, err := m.buildContext()
-	if err != nil {
-		return fmt.Errorf("build context: %w", err)
-	}
+	m.progress.Line("build", m.entry.Tag()+" through "+shownFile(m.entry))
 	buildCtx, ended, err := m.stopWith(ctx)
 	if err != nil {
 		return err
 	}
 	defer ended()
-	resp, err := m.eng.ImageBuild(buildCtx, buildContext, build.ImageBuildOptions{
+	log := &logTail{progress: func(string) {}}
+	contextErr, err := store.Pipe(ctx, m.writeContext, func(buildContext io.Reader) error {
+		return m.runBuilder(buildCtx, buildContext, m.builderOptions(base, network), log)
+	})
+	switch {
+	case contextErr != nil:
+		return fmt.Errorf("build directory: %w", contextErr)
+	case err != nil && strings.Contains(err.Error(), "on network "):
+		return images.WithHint(err, "the engine's default network does not work: choose another with --build-network, such as host, or none if the build needs no network")
+	case err != nil:
+		return buildFailed(m.entry, err, log)
+	}
+	return nil
+}
+
+func (m *maker) builderOptions(base, network string) build.ImageBuildOptions {
+	return build.ImageBuildOptions{
 		// Every supported engine has the classic builder, and it does not need a session.
 		Version:     build.BuilderV1,
 		Tags:        []string{m.entry.Tag()},
@@ -53,22 +65,25 @@ func (m *maker) build(ctx context.Context, base string) error {
 		Remove:      true,
 		ForceRemove: true,
 		BuildArgs:   m.buildArgs(base),
-	})
+	}
+}
+
+// runBuilder sends the files to the builder, and shows what it prints.
+func (m *maker) runBuilder(ctx context.Context, buildContext io.Reader, opts build.ImageBuildOptions, log *logTail) error {
+	resp, err := m.eng.ImageBuild(ctx, buildContext, opts)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	tail := &logTail{progress: func(string) {}}
-	out := plain{io.MultiWriter(m.progress, tail)}
-	if err := jsonmessage.DisplayJSONMessagesStream(resp.Body, out, 0, false, nil); err != nil {
-		return buildFailed(m.entry, err, tail.String())
-	}
-	return nil
+	return jsonmessage.DisplayJSONMessagesStream(resp.Body, plain{io.MultiWriter(m.progress, log)}, 0, false, nil)
 }
 
 // checkUser refuses a base whose user is not root, because that user could not write the
 // files of the Dockerfile.
 func (m *maker) checkUser(ctx context.Context, base string) error {
+	if m.own.choosesUser() {
+		return nil
+	}
 	found, err := m.eng.Image(ctx, base)
 	if err != nil {
 		return err
@@ -85,17 +100,20 @@ func (m *maker) checkUser(ctx context.Context, base string) error {
 // in the options of the build would be an instruction of its own. Nothing here depends on
 // when or where the image is built, except the package index.
 func (m *maker) buildArgs(base string) map[string]*string {
+	if base == "" { // a Dockerfile of the user's own has no such arguments
+		return nil
+	}
 	recipe, epoch := m.entry.Recipe(), m.entry.Epoch
 	args := map[string]*string{
 		"BASE_IMAGE":        new(base),
-		"BASE_NAME":         new(cmp.Or(m.entry.Base.Reference, "scratch")),
+		"BASE_NAME":         new(cmp.Or(m.entry.Base.Reference, m.own.baseName(), "scratch")),
 		"NAME":              new(m.entry.Name),
 		"RECIPE":            new(recipe),
 		"VERSION":           new(recipe[:12]),
 		"CREATED":           new(epoch.UTC().Format(time.RFC3339)),
 		"SOURCE_DATE_EPOCH": new(strconv.FormatInt(epoch.Unix(), 10)),
 	}
-	if m.entry.Requirements != "" && m.opts.PipIndex != "" {
+	if (m.entry.Requirements != "" || m.own.network()) && m.opts.PipIndex != "" {
 		args["PIP_INDEX"] = new(m.opts.PipIndex)
 	}
 	return args
@@ -105,28 +123,50 @@ func (m *maker) buildArgs(base string) map[string]*string {
 // for an image without requirements.
 const requirementsFile = "requirements.lock"
 
-// buildContext returns the files for the builder: the Dockerfile and the requirements, with
-// fixed owners, modes and times.
-func (m *maker) buildContext() (io.Reader, error) {
-	requirements := ""
-	if m.entry.Requirements != "" {
-		requirements = m.opts.Requirements
+// writeContext writes the files for the builder: the Dockerfile and the requirements, with
+// fixed owners, modes and times, and the directory of an own Dockerfile.
+func (m *maker) writeContext(ctx context.Context, out io.Writer) error {
+	w := tar.NewWriter(out)
+	files := []contextFile{{m.entry.Dockerfile, m.opts.Dockerfile}}
+	if m.own == nil || m.own.dir == "" {
+		requirements := ""
+		if m.entry.Requirements != "" {
+			requirements = m.opts.Requirements
+		}
+		files = append(files, contextFile{requirementsFile, requirements})
 	}
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, file := range []struct{ name, text string }{
-		{m.entry.Dockerfile, m.opts.Dockerfile}, {requirementsFile, requirements},
-	} {
+	if m.own != nil {
+		files = append(files, m.own.files...)
+		if m.own.dir != "" {
+			if err := writeDir(ctx, w, m.own.dir); err != nil {
+				return err
+			}
+			// The builder removes both files from the context before it copies from there.
+			files = append(files, contextFile{".dockerignore", ".dockerignore\n" + ownDockerfile + "\n"})
+		}
+	}
+	for _, file := range files {
 		header := &tar.Header{Name: file.name, Mode: 0o644, Size: int64(len(file.text)), ModTime: m.entry.Epoch.Truncate(time.Second)}
 		if err := w.WriteHeader(header); err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := io.WriteString(w, file.text); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return &buf, w.Close()
+	return w.Close()
 }
+
+// shownFile is the name of the Dockerfile in messages.
+func shownFile(entry images.Entry) string {
+	if entry.Dockerfile == ownDockerfile {
+		return "the Dockerfile"
+	}
+	return entry.Dockerfile
+}
+
+// A contextFile is one file for the builder.
+type contextFile struct{ name, text string }
 
 // The interval and the limit of the search for the command of a build that must end.
 const (
@@ -186,23 +226,28 @@ func (m *maker) commands(ctx context.Context) (ids []string, err error) {
 	return ids, nil
 }
 
-// buildFailed returns the error of a failed command of the Dockerfile, with the last lines of
-// the build. The builder's own error repeats the whole command without its output. The hint
-// follows from the messages of pip.
-func buildFailed(entry images.Entry, err error, log string) error {
+// buildFailed returns the error of a failed command of the Dockerfile: the line that names
+// the reason, and then the last lines of the build. The builder's own error repeats the whole
+// command without its output. The hint follows from the messages of pip.
+func buildFailed(entry images.Entry, err error, log *logTail) error {
 	var said *jsonmessage.JSONError
 	if !errors.As(err, &said) || said.Code == 0 {
 		return err
 	}
-	err = fmt.Errorf("a command of %s ended with code %d\n%s", entry.Dockerfile, said.Code, log)
+	text := log.String()
+	err = log.failed(fmt.Sprintf("a command of %s ended with code %d", shownFile(entry), said.Code))
 	switch {
-	case entry.Requirements == "":
-	case strings.Contains(log, "DO NOT MATCH THE HASHES"):
-		return images.WithHint(err, "the package index serves another file than "+entry.Requirements+" pins: nothing of it was kept; "+
+	case strings.Contains(text, "No module named pip"):
+		return images.WithHint(err, "the base has no pip: leave --base out, or build one with: sandbox image build NAME --debian python3-pip")
+	case strings.Contains(text, "DO NOT MATCH THE HASHES"):
+		return images.WithHint(err, "the package index serves another file than the requirements pin: nothing of it was kept; "+
 			"try another index with --pip-index, and never take a hash over unseen")
-	case strings.Contains(log, "No matching distribution"), strings.Contains(log, "Failed to establish a new connection"):
+	case strings.Contains(text, "Failed to establish a new connection"), strings.Contains(text, "Temporary failure in name resolution"):
 		return images.WithHint(err, "the build needs the package index: choose a network with --build-network (such as host), "+
 			"or a mirror with --pip-index URL")
+	case strings.Contains(text, "No matching distribution"):
+		return images.WithHint(err, "the package index has no wheel of this version for the Python of the image: change the requirement, "+
+			"choose another index with --pip-index URL, or, if none answers, a network with --build-network")
 	}
 	return err
 }

@@ -150,20 +150,44 @@ func TestEnsureRefusesAPipIndex(t *testing.T) {
 func TestBuildFailed(t *testing.T) {
 	entry := images.Entry{Dockerfile: "Dockerfile.runner", Requirements: "requirements.lock"}
 	plainErr := errors.New("connection lost")
-	assert.Equal(t, plainErr, buildFailed(entry, plainErr, "log"))
+	assert.Equal(t, plainErr, buildFailed(entry, plainErr, tailOf("log")))
 	said := &jsonmessage.JSONError{Code: 1, Message: "The command '/bin/sh -c " + strings.Repeat("x", 1000) + "' returned a non-zero code: 1"}
 	for log, hint := range map[string]string{
-		"  ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.":        "serves another file",
-		"  ERROR: No matching distribution found for numpy==2.2.6":                           "--build-network",
-		"  WARNING: Retrying after NewConnectionError: Failed to establish a new connection": "--pip-index",
-		"  sh: python3: not found": "",
+		"ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.":        "serves another file",
+		"ERROR: No matching distribution found for numpy==2.2.6":                           "--build-network",
+		"WARNING: Retrying after NewConnectionError: Failed to establish a new connection": "--pip-index",
+		"/usr/bin/python3: No module named pip":                                            "has no pip",
+		"sh: python3: not found":                                                           "",
 	} {
-		failed := buildFailed(entry, said, log)
-		require.EqualError(t, failed, "a command of Dockerfile.runner ended with code 1\n"+log)
+		failed := buildFailed(entry, said, tailOf(log))
+		reason := strings.TrimPrefix(log, "ERROR: ")
+		require.EqualError(t, failed, reason+" (a command of Dockerfile.runner ended with code 1)\n  "+log)
 		if hint != "" {
 			assert.Contains(t, hintOf(t, failed), hint)
 		}
 	}
+}
+
+// tailOf is the tail of an output.
+func tailOf(lines ...string) *logTail {
+	tail := &logTail{progress: func(string) {}}
+	_, _ = tail.Write([]byte(strings.Join(lines, "\n") + "\n")) // never fails
+	return tail
+}
+
+// The line that names the reason comes first, although many others follow it.
+func TestReasonComesFirst(t *testing.T) {
+	lines := []string{"I: installing packages...", "E: Unable to locate package nosuch"}
+	for range 2 * tailLines {
+		lines = append(lines, "W: something else")
+	}
+	lines = append(lines, "E: apt-get failed: process exited with 100 and error in console output", "E: mmdebstrap failed to run")
+	failed := tailOf(lines...).failed("mmdebstrap: exit status 25")
+	first, rest, _ := strings.Cut(failed.Error(), "\n")
+	assert.Equal(t, "Unable to locate package nosuch (mmdebstrap: exit status 25)", first)
+	assert.Equal(t, tailLines, strings.Count(rest, "\n")+1)
+	assert.Contains(t, hintOf(t, bootstrapFailed(failed, failed.Error())), "apt-cache policy")
+	assert.EqualError(t, tailOf().failed("mmdebstrap: signal: killed"), "mmdebstrap: signal: killed")
 }
 
 func TestPlain(t *testing.T) {

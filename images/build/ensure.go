@@ -101,16 +101,21 @@ func checkRecipe(cat images.Catalog, entry images.Entry, opts Options) error {
 				"set "+file.key+" in "+cat.Source+" after a wanted change")
 		}
 	}
-	if opts.PipIndex == "" {
+	return checkIndex(entry.Name, opts.PipIndex)
+}
+
+// checkIndex refuses a text that is not the URL of a package index, and a URL with a password.
+func checkIndex(name, address string) error {
+	if address == "" {
 		return nil
 	}
 	// The URL is not repeated: it may hold a password.
-	index, err := url.Parse(opts.PipIndex)
+	index, err := url.Parse(address)
 	if err != nil || index.Host == "" || index.Scheme != "https" && index.Scheme != "http" {
-		return refused(entry.Name, "the package index is not an http or https URL", "give one such as https://pypi.org/simple")
+		return refused(name, "the package index is not an http or https URL", "give one such as https://pypi.org/simple")
 	}
 	if index.User != nil {
-		return refused(entry.Name, "the URL of the package index holds a user or a password, which would stay in the image's history",
+		return refused(name, "the URL of the package index holds a user or a password, which would stay in the image's history",
 			"use an index that needs none: the hashes make its answers safe")
 	}
 	return nil
@@ -122,6 +127,7 @@ type maker struct {
 	entry    images.Entry
 	opts     Options
 	progress *pull.Progress
+	own      *ownBuild // nil for an image of the catalog
 }
 
 // present returns the image; the zero value if the engine does not have it, or if it must be
@@ -173,6 +179,11 @@ func (m *maker) make(ctx context.Context) (err error) {
 	if err := m.cleanUp(ctx, old.ID); err != nil {
 		return err
 	}
+	if m.own != nil && m.own.dir != "" { // stages of the Dockerfile that are not the last one
+		if err := m.discard(ctx); err != nil {
+			return err
+		}
+	}
 	m.progress.Line("done", m.entry.Tag())
 	return nil
 }
@@ -181,6 +192,9 @@ func (m *maker) make(ctx context.Context) (err error) {
 func (m *maker) base(ctx context.Context) (string, error) {
 	if m.entry.Base.Bootstrap != nil {
 		return m.entry.BaseTag(), m.importRoot(ctx)
+	}
+	if m.own != nil {
+		return m.own.base, nil
 	}
 	r, pulled, err := pull.Pull(ctx, m.eng, m.entry.Base.Reference, m.opts.Pull)
 	if err == nil && !pulled {

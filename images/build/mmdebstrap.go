@@ -64,9 +64,25 @@ func Mmdebstrap(ctx context.Context, b images.Bootstrap, w io.Writer, progress f
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("mmdebstrap: %w\n%s", err, log.String())
+		return bootstrapFailed(log.failed(fmt.Sprintf("mmdebstrap: %v", err)), log.String())
 	}
 	return nil
+}
+
+// bootstrapFailed adds a hint that follows from the messages of apt.
+func bootstrapFailed(err error, log string) error {
+	switch {
+	case strings.Contains(log, "Unable to locate package"), strings.Contains(log, "has no installation candidate"):
+		return images.WithHint(err, "check the name of the package with: apt-cache policy NAME; the suite of the image must have it")
+	case strings.Contains(log, "Unmet dependencies"), strings.Contains(log, "unmet dependencies"):
+		return images.WithHint(err, "leave out the package that conflicts")
+	case strings.Contains(log, "Temporary failure resolving"), strings.Contains(log, "Could not connect"), strings.Contains(log, "Could not resolve"),
+		strings.Contains(log, "Failed to fetch"):
+		return images.WithHint(err, "the package mirror must be reachable from this machine: check it with: apt-get update")
+	case strings.Contains(log, "No space left"):
+		return images.WithHint(err, "make room below $TMPDIR, or set it to a directory on another disk")
+	}
+	return err
 }
 
 // removeRoot removes the working directory of mmdebstrap, which is empty unless mmdebstrap was

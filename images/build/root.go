@@ -3,8 +3,10 @@ package build
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -69,6 +71,38 @@ type logTail struct {
 	mu    sync.Mutex
 	part  []byte   // the unfinished line, guarded by mu
 	lines []string // guarded by mu
+	// reason is the first line that says that something failed; guarded by mu.
+	reason string
+}
+
+// reasonPattern matches a line with which apt, mmdebstrap, pip or a shell reports a failure.
+// mmdebstrap repeats each failure as its own, which says less.
+var (
+	reasonPattern = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:E: |ERROR: |[Ee]rror: |[Ff]atal: |FATAL: |dpkg: error |[\w./-]+: (?:\d+: )?.*not found$|.*: No module named )`)
+	})
+	repeatPattern = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^E: (?:mmdebstrap failed|run_|.* failed: process exited|.*exited with)`)
+	})
+)
+
+// failed returns an error whose first line is what failed and the line that says why; the
+// last lines of the output follow.
+func (t *logTail) failed(what string) error {
+	lines := t.String()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	reason := t.reason
+	if reason == "" && len(t.lines) > 0 {
+		reason = t.lines[len(t.lines)-1]
+	}
+	if reason == "" {
+		return errors.New(what)
+	}
+	for _, prefix := range []string{"E: ", "ERROR: "} {
+		reason = strings.TrimPrefix(reason, prefix)
+	}
+	return fmt.Errorf("%s (%s)\n%s", reason, what, lines)
 }
 
 // Write takes all of p, always.
@@ -90,11 +124,14 @@ func (t *logTail) Write(p []byte) (int, error) {
 func (t *logTail) finishLine() {
 	line := strings.ToValidUTF8(strings.TrimSpace(string(t.part)), "�")
 	t.part = t.part[:0]
-	if line == "" {
+	if line == "" || strings.HasPrefix(line, "---> ") || strings.HasPrefix(line, "Removing intermediate container ") {
 		return
 	}
 	if info, ok := strings.CutPrefix(line, "I: "); ok && strings.HasSuffix(info, "...") {
 		t.progress(info)
+	}
+	if t.reason == "" && reasonPattern().MatchString(line) && !repeatPattern().MatchString(line) {
+		t.reason = line
 	}
 	t.lines = append(t.lines, line)
 	if len(t.lines) > tailLines {

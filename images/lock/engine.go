@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,9 @@ func Pin(ctx context.Context, eng Engine, cat images.Catalog, name string) (Entr
 	}
 	entry, _ := cat.Lookup(r.Name)
 	switch {
+	case r.Own:
+		e.Base, e.BaseDigest = cmp.Or(found.Config.Labels[images.LabelOwn], "own image"), noDigest
+		e.Builder.Evalbox = images.BuilderVersion
 	case !r.CatalogName:
 		e.Base, e.BaseDigest = "image "+r.Reference, digestOf(r.Digest)
 	default:
@@ -105,6 +109,18 @@ func Put(ctx context.Context, eng Engine, cat images.Catalog, path, name string)
 		return l.With(e), nil
 	})
 	return change, err
+}
+
+// Drop removes the entry of a name from the lock in a file, and returns the entry. The error
+// of a name without an entry is that of [Lock.Require].
+func Drop(ctx context.Context, path, name string) (dropped Entry, err error) {
+	err = Update(ctx, path, func(l Lock) (Lock, error) {
+		if dropped, err = l.Require(name); err != nil {
+			return l, err
+		}
+		return l.Without(name), nil
+	})
+	return dropped, err
 }
 
 // Settle locks an image that was just made or found, unless that would hide a change. An

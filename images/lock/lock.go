@@ -102,6 +102,13 @@ func (l Lock) With(entries ...Entry) Lock {
 	return Lock{Source: l.Source, entries: all}
 }
 
+// Without returns a lock that lacks the entry of this name.
+func (l Lock) Without(name string) Lock {
+	all := maps.Clone(l.entries)
+	delete(all, name)
+	return Lock{Source: l.Source, entries: all}
+}
+
 // ErrUnlocked means that an image is not the one that a lock holds. The error is an
 // [*UnlockedError].
 var ErrUnlocked = errors.New("image is not the locked one")

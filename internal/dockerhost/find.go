@@ -193,22 +193,23 @@ func readConfig(dir string) (currentContext string, headers map[string]string, e
 	return file.CurrentContext, file.HTTPHeaders, nil
 }
 
-// contextsIn are the contexts that the docker command stored in its directory.
+// Contexts returns the names of the Docker contexts of the user, without those that cannot be
+// read.
+func Contexts() []string {
+	all := []string{defaultContext}
+	if dir := configDir(os.Getenv); dir != "" {
+		names, _ := store.Names(contextsIn(dir))
+		all = append(all, names...)
+	}
+	return all
+}
+
+// contextsIn are the contexts that a directory of Docker's configuration holds.
 func contextsIn(dir string) *store.ContextStore {
 	return store.New(filepath.Join(dir, "contexts"), store.NewConfig(
 		func() any { return &map[string]any{} },
 		store.EndpointTypeGetter(docker.DockerEndpoint, func() any { return &docker.EndpointMeta{} }),
 	))
-}
-
-// Contexts are the names of the contexts of the docker command that can be read.
-func Contexts() []string {
-	names := []string{defaultContext}
-	if dir := configDir(os.Getenv); dir != "" {
-		more, _ := store.Names(contextsIn(dir)) // without those that cannot be read
-		names = append(names, more...)
-	}
-	return names
 }
 
 // fromContext returns the daemon of a context that the docker command stored.

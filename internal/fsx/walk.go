@@ -98,6 +98,9 @@ type Visited struct {
 	Stat *unix.Stat_t
 }
 
+// OtherDevice reports whether the entry is on another file system than the directory that holds it.
+func (v Visited) OtherDevice() bool { return idOf(v.Stat).device != v.In.device }
+
 type visit struct {
 	more   func() bool
 	each   func(Visited) error

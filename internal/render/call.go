@@ -108,7 +108,11 @@ func SweepTable(rows []sweep.Row) Table {
 	for _, row := range rows {
 		var cells []string
 		for _, name := range axisNames {
-			cells = append(cells, text.Fit(fmt.Sprint(row.Values[name]), maxCell))
+			value := row.Values[name]
+			if value == nil {
+				value = "null"
+			}
+			cells = append(cells, text.Fit(fmt.Sprint(value), maxCell))
 		}
 		cells = append(cells, strconv.Itoa(row.Runs))
 		for _, name := range numbers {

@@ -70,11 +70,11 @@ func gpuMemory(d gpu.Device) string {
 var holderHeader = []string{"AGE", "USER", "RUN", "NAME"}
 
 func holderCells(t gpu.Ticket, now time.Time) []string {
-	return []string{age(now.Sub(t.Since)), cmp.Or(text.Fit(t.User, 12), "-"), t.RunID, cmp.Or(t.Name, "-")}
+	return []string{Age(now.Sub(t.Since)), cmp.Or(text.Fit(t.User, 12), "-"), t.RunID, cmp.Or(t.Name, "-")}
 }
 
-// age is a duration in its greatest unit.
-func age(d time.Duration) string {
+// Age is a duration in its greatest unit.
+func Age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))

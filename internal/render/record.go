@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 )
 
 // Record describes a run: c is the contract behind it, nil for a run without one, and
-// final the directory of its outputs.
-func Record(record record.Record, c *contract.Recorded, final string) string {
+// final the directory of its outputs, and size what the record takes on the disk, if that is known.
+func Record(record record.Record, c *contract.Recorded, final, size string) string {
 	var b strings.Builder
 	field := func(name, text string) {
 		if text != "" {
@@ -28,6 +29,7 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 	job, res := record.Spec.Job, record.Result
 	field("id", record.ID)
 	field("name", job.Name)
+	field("labels", terminal.Line(Labels(job.Labels)))
 	field("status", runStatus(record))
 	if res != nil {
 		field("", res.Explanation)
@@ -44,7 +46,10 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 	field("command", terminal.Line(strings.Join(c.Command(record), " ")))
 	field("script", job.Script)
 	field("input", job.Input)
-	field("record", record.Dir)
+	if size != "" {
+		size = " (" + size + ")"
+	}
+	field("record", record.Dir+size)
 	if res == nil {
 		return b.String()
 	}
@@ -55,7 +60,7 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 		}
 		field("score", score)
 	}
-	field("duration", fmt.Sprintf("%s (and %s of the sandbox)", text.Seconds(res.DurationSeconds),
+	field("duration", fmt.Sprintf("%s (+ %s overhead)", text.Seconds(res.DurationSeconds),
 		text.Seconds(res.SetupSeconds+res.TeardownSeconds)))
 	field("used", usedText(res.Resources))
 	field("image", res.Image.Name+" "+res.Image.ID)
@@ -82,6 +87,15 @@ func Record(record record.Record, c *contract.Recorded, final string) string {
 		fmt.Fprintf(&b, "\n%s\n", res.ErrorSummary)
 	}
 	return b.String()
+}
+
+// Labels are the labels of a run as NAME=VALUE with commas between them, sorted.
+func Labels(labels map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, name+"="+labels[name])
+	}
+	return strings.Join(all, ",")
 }
 
 func usedText(used result.Resources) string {

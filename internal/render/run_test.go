@@ -33,11 +33,11 @@ func TestDescribe(t *testing.T) {
 			Warnings:       []string{"be careful"},
 		},
 	}
-	text := Record(kept, nil, "/out")
+	text := Record(kept, nil, "/out", "")
 	for _, want := range []string{"exited 1", "fault      program\n", "1 output in /out", "a.txt  3 B  sha256:abababababab\n", "left out   link (symlink)", "be careful", "ValueError"} {
 		require.Contains(t, text, want)
 	}
 	kept.Result = nil
 	kept.State = record.Lost
-	require.Contains(t, Record(kept, nil, ""), "status     lost")
+	require.Contains(t, Record(kept, nil, "", ""), "status     lost")
 }

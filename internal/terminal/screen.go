@@ -1,420 +1,389 @@
 package terminal
 
 import (
+	"bytes"
+	"errors"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 )
 
-// A Screen is a terminal that the streams of a program share with our own messages. Its
-// methods, and those of its writers, may be called concurrently.
+const (
+	// redraw is the least time between two drawings of a line in place.
+	redraw = 100 * time.Millisecond
+	// maxLine bounds the line that can be drawn in place, in columns.
+	maxLine = 4096
+	// maxCell bounds the text of one cell, in bytes: marks can be piled up without end.
+	maxCell = 32
+	// usualWidth is the width of a terminal that does not know its own, in columns.
+	usualWidth = 80
+	tabStop    = 8
+)
+
+// A Screen shows the output of programs at a terminal. Several streams may share it, and
+// our own messages. What the streams write is made harmless as by [Text], except that a carriage
+// return overwrites the line, as it does without a Screen: such a line is drawn in place, at
+// most ten times a second and cut to the width of the terminal. When it ends, it is printed
+// once, whole. The Screen itself sends carriage returns, newlines and tabs, and no other control.
+//
+// A line that is wider than the terminal is never drawn over: there a carriage return begins
+// a new line. So it is where another stream, or a message, follows a line drawn in place.
+//
+// The lines do not depend on how the text is cut into pieces. Methods may be called concurrently.
 type Screen struct {
-	// width is the number of columns; 0 for a terminal on which nothing is redrawn.
 	width func() int
 
 	mu      sync.Mutex
 	streams []*stream
-	// holder is the stream whose unfinished line the terminal shows; nil at the beginning of a line.
-	holder *stream
+	last    io.Writer // where the current line was written
+	from    *stream   // the stream that wrote last, nil for a message
+	line    line
+	// cr says that the last character was a carriage return: a newline may follow it.
+	cr bool
+	// inPlace says that the line was overwritten. It is then drawn and not streamed.
+	inPlace bool
+	// midLine says that the terminal's cursor is not at the begin of a line.
+	midLine bool
+	// over is the number of columns that a new drawing must clear.
+	over  int
+	dirty bool // the drawing is older than the line
+	drawn time.Time
+	timer *time.Timer
+	buf   []byte
+	err   error // of a drawing that a timer began
 }
 
-const (
-	// redraw is the least time between two states of a line that is redrawn.
-	redraw = 100 * time.Millisecond
-	// maxLine bounds the columns of a line that is redrawn, and maxMarks the bytes of one of them.
-	maxLine, maxMarks = 4096, 32
-)
-
-// NewScreen returns the screen of a terminal with a number of columns, which may change.
+// NewScreen returns a Screen for a terminal. width returns the terminal's number of columns, 0 if
+// that is unknown.
 func NewScreen(width func() int) *Screen { return &Screen{width: width} }
 
-// Stream returns a writer to out that makes text harmless as a [Writer] does, but redraws a
-// line in place when a carriage return begins it again, as a progress bar does: at most ten
-// times a second, and not beyond the width of the terminal. The last state of the line is
-// always shown, and all of it. The states of a line that holds other control characters, or is
-// too long to be redrawn, get a line each.
-func (s *Screen) Stream(out io.Writer) io.Writer { return s.add(&stream{out: out}) }
-
-// Raw returns a writer that passes bytes on unchanged.
-func (s *Screen) Raw(out io.Writer) io.Writer { return s.add(&stream{out: out, raw: true}) }
-
-func (s *Screen) add(st *stream) *stream {
+// Stream returns a writer for the output of a program, which goes to out. The writer holds back
+// an unfinished character, and the drawing of a line, until [Screen.End]. It reports an error of
+// out, and then has written nothing that the caller should write again.
+func (s *Screen) Stream(out io.Writer) io.Writer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.screen = s
-	s.streams = append(s.streams, st)
-	return st
+	w := &stream{screen: s, out: out}
+	s.streams = append(s.streams, w)
+	return w
 }
 
-// Messages returns a writer for our own lines. They begin on a line of their own.
-func (s *Screen) Messages(out io.Writer) io.Writer { return messages{s, out} }
+// Raw returns a writer that passes every byte on to out. It shares the Screen with other raw
+// writers and messages.
+func (s *Screen) Raw(out io.Writer) io.Writer { return &raw{s, out} }
+
+// Messages returns a writer for our own messages. They begin on a line of their own.
+func (s *Screen) Messages(out io.Writer) io.Writer { return &messages{s, out} }
+
+// End shows all that was held back, and ends an unfinished line.
+func (s *Screen) End() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, w := range s.streams {
+		if len(w.text.pending) > 0 {
+			errs = append(errs, s.enter(w))
+			w.text.flush(s.put)
+		}
+	}
+	s.endLine()
+	return errors.Join(append(errs, s.emit())...)
+}
+
+type stream struct {
+	screen *Screen
+	out    io.Writer
+	text   decoder
+}
+
+func (w *stream) Write(p []byte) (int, error) {
+	s := w.screen
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.enter(w); err != nil {
+		return len(p), err
+	}
+	w.text.decode(p, s.put)
+	s.draw(false)
+	return len(p), s.emit()
+}
+
+// enter makes w the stream that writes. It ends a line that another one has drawn in place.
+func (s *Screen) enter(w *stream) (err error) {
+	if s.from != w {
+		if s.inPlace || s.cr {
+			s.endLine()
+		}
+		err = s.emit()
+	}
+	s.from, s.last = w, w.out
+	return err
+}
+
+type raw struct {
+	screen *Screen
+	out    io.Writer
+}
+
+func (w *raw) Write(p []byte) (int, error) {
+	s := w.screen
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = w.out
+	if len(p) > 0 {
+		s.midLine = p[len(p)-1] != '\n'
+	}
+	return w.out.Write(p)
+}
 
 type messages struct {
 	screen *Screen
 	out    io.Writer
 }
 
-func (m messages) Write(p []byte) (int, error) {
-	m.screen.mu.Lock()
-	defer m.screen.mu.Unlock()
-	if err := m.screen.leave(m.out); err != nil {
-		return 0, err
-	}
-	return m.out.Write(p)
-}
-
-// End shows the last state of all lines, and ends an unfinished one on out.
-func (s *Screen) End(out io.Writer) error {
+func (w *messages) Write(p []byte) (int, error) {
+	s := w.screen
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, st := range s.streams {
-		if err := st.end(); err != nil {
-			return err
-		}
+	s.endLine()
+	if err := s.emit(); err != nil {
+		return 0, err
 	}
-	return s.leave(out)
+	return w.out.Write(p)
 }
 
-// leave goes to the beginning of a line: a line that can be redrawn is taken away until it is,
-// and another one is ended. s.mu is held.
-func (s *Screen) leave(out io.Writer) error {
-	held := s.holder
-	switch {
-	case held == nil:
-		return nil
-	case held.bar:
-		return held.erase()
+// endLine ends the line. One that was drawn in place and shows nothing at last leaves none.
+func (s *Screen) endLine() {
+	s.cr = false
+	if s.inPlace {
+		s.final()
 	}
-	held.plain, s.holder = true, nil
-	_, err := io.WriteString(out, "\n")
-	return err
-}
-
-// cell is a column of a line: a character with its marks. The second column of a wide
-// character is empty.
-type cell struct{ text string }
-
-// stream is a writer to a screen. The mutex of the screen protects it.
-type stream struct {
-	screen *Screen
-	out    io.Writer
-	raw    bool
-	decoder
-
-	// line is what the unfinished line shows, and col the column of the cursor in it. old is
-	// the line before the last carriage return.
-	line, old []cell
-	col       int
-	// cr says that the last character was a carriage return, bar that the line is redrawn,
-	// and plain that it cannot be.
-	cr, bar, plain bool
-	// shown is how many columns of the line the terminal shows; dirty says that they are not
-	// the latest state, which was drawn at last.
-	shown int
-	dirty bool
-	last  time.Time
-	timer *time.Timer
-	buf   []byte
-}
-
-// Write implements [io.Writer].
-func (s *stream) Write(p []byte) (int, error) {
-	s.screen.mu.Lock()
-	defer s.screen.mu.Unlock()
-	if s.raw {
-		if len(p) > 0 {
-			s.screen.holder = s
-			if p[len(p)-1] == '\n' {
-				s.screen.holder = nil
-			}
-		}
-		return s.out.Write(p)
-	}
-	s.decode(p, s.rune)
-	if s.dirty && s.timer == nil {
-		if pause := redraw - time.Since(s.last); pause > 0 {
-			s.later(pause)
-		} else if err := s.draw(false); err != nil {
-			return len(p), err
-		}
-	}
-	return len(p), s.emit()
-}
-
-// end shows the rest of the text.
-func (s *stream) end() error {
-	s.rest(s.rune)
-	if s.cr && s.bar {
-		s.cr = false
-	} else if s.cr {
+	if s.midLine {
 		s.newline()
 	}
-	if s.dirty || s.bar {
-		if err := s.draw(true); err != nil {
-			return err
-		}
-	}
-	s.bar = false // nothing takes it away any more
-	s.stop()
-	return s.emit()
+	s.line.clear()
+	s.inPlace, s.from = false, nil
 }
 
-// rune takes one character, or one invalid byte when size is 1 and r RuneError.
-func (s *stream) rune(r rune, size int, first byte) {
+// put takes one character of a stream, and what is shown for it.
+func (s *Screen) put(r rune, shown []byte) {
 	if s.cr && r != '\n' {
-		s.again()
+		s.carriageReturn()
 	}
 	switch s.cr = r == '\r'; {
 	case s.cr:
 		return
 	case r == '\n':
+		if s.inPlace {
+			s.final()
+		}
 		s.newline()
+		s.line.clear()
+		s.inPlace = false
 		return
 	}
-	shown := string(appendRune(nil, r, size, first))
-	if r != '\t' && shown != string(r) {
-		s.giveUp()
-	}
-	if !s.bar {
-		s.put([]byte(shown))
-	}
-	if !s.plain {
-		s.place(r, shown)
-	}
-}
-
-// place puts a character into the line at the cursor.
-func (s *stream) place(r rune, shown string) {
-	width := 0
-	if r == '\t' {
-		for next := s.col/8*8 + 8; s.col < next; s.col++ {
-			s.extend(s.col + 1)
-		}
-	} else if width = uniseg.StringWidth(shown); width == 0 {
-		lead := s.lead(s.col - 1)
-		if lead < 0 || len(s.line[lead].text)+len(shown) > maxMarks {
-			s.fallBack(shown)
-			return
-		}
-		s.line[lead].text += shown
-	}
-	if width > 0 {
-		s.extend(s.col + width)
-		for i := range width {
-			s.clear(s.col + i)
-		}
-		s.line[s.col].text = shown
-		for i := 1; i < width; i++ {
-			s.line[s.col+i].text = ""
-		}
-		s.col += width
-	}
-	s.dirty = s.bar
-	if limit := s.screen.width(); len(s.line) >= maxLine || !s.bar && len(s.line) >= limit {
-		s.fallBack("")
-	}
-}
-
-// fallBack ends the redrawing of a line, to which a character is still to be added.
-func (s *stream) fallBack(more string) {
-	wasBar := s.bar
-	s.giveUp()
-	if wasBar {
-		s.put([]byte(more))
-	}
-}
-
-// lead is the column of the character that covers a column; -1 without one.
-func (s *stream) lead(col int) int {
-	for col > 0 && col < len(s.line) && s.line[col].text == "" {
-		col--
-	}
-	return min(col, len(s.line)-1)
-}
-
-// clear takes the character away that covers a column: half of a wide one cannot be shown.
-func (s *stream) clear(col int) {
-	first := s.lead(col)
-	for i := first; i < len(s.line) && (i == first || s.line[i].text == ""); i++ {
-		s.line[i].text = " "
-	}
-}
-
-// extend gives the line at least so many columns.
-func (s *stream) extend(columns int) {
-	for len(s.line) < columns {
-		s.line = append(s.line, cell{" "})
-	}
-}
-
-// again begins the line once more, after a carriage return with text behind it.
-func (s *stream) again() {
-	if s.plain || s.screen.width() < 2 {
-		s.newline()
-		return
-	}
-	if !s.bar {
-		s.shown = len(s.line)
-	}
-	s.old, s.col, s.bar = slices.Clone(s.line), 0, true
-}
-
-// giveUp makes the line plain. A state that was redrawn stays, on a line of its own.
-func (s *stream) giveUp() {
-	if s.bar {
-		begun := slices.Clone(s.line[:s.col])
-		s.line = s.old
-		s.claim()
-		s.redrawn(len(s.line))
-		if len(s.line) > 0 {
-			s.buf = append(s.buf, '\n')
-		}
-		s.buf = append(s.buf, textOf(begun)...)
-		s.bar, s.dirty, s.shown = false, false, 0
-		s.stop()
-	}
-	s.plain, s.line, s.old, s.col = true, nil, nil, 0
-}
-
-// newline ends the line; one that was redrawn shows its last state whole.
-func (s *stream) newline() {
-	s.claim()
-	if s.bar {
-		s.redrawn(len(s.line))
-	}
-	s.buf = append(s.buf, '\n')
-	s.line, s.old, s.col = s.line[:0], nil, 0
-	s.bar, s.plain, s.cr, s.dirty, s.shown = false, false, false, false, 0
-	s.stop()
-	s.screen.holder = nil
-	for _, other := range s.screen.streams {
-		if other != s && other.dirty && other.timer == nil {
-			other.later(redraw)
-		}
-	}
-}
-
-// put adds text to the output.
-func (s *stream) put(text []byte) {
-	if len(text) == 0 {
-		return
-	}
-	s.claim()
-	s.buf = append(s.buf, text...)
-}
-
-// claim makes the terminal show this stream: a line of another one that is redrawn is taken
-// away. An unfinished line stays, and neither of the two can be redrawn then.
-func (s *stream) claim() {
-	other := s.screen.holder
-	s.screen.holder = s
+	s.line.put(shown)
 	switch {
-	case other == nil || other == s:
-		return
-	case other.bar:
-		s.screen.holder = other
-		_ = other.erase() // the next write of that stream reports it
-		s.screen.holder = s
-	case s.bar:
-		s.buf = append(s.buf, '\n')
-		other.plain, s.shown = true, 0
+	case !s.inPlace:
+		s.buf = append(s.buf, shown...)
+		s.midLine = true
+	case s.line.long:
+		s.stop() // it cannot be drawn any more: the rest follows as it comes
+		s.replace(strings.Join(s.line.cells, ""), len(s.line.cells))
+		s.inPlace = false
 	default:
-		other.plain, s.plain, s.line = true, true, nil
+		s.dirty = true
 	}
 }
 
-// erase takes the line away until it is drawn again.
-func (s *stream) erase() error {
-	err := s.emit()
-	if s.shown > 0 {
-		_, err = io.WriteString(s.out, "\r"+strings.Repeat(" ", s.shown)+"\r")
+// carriageReturn moves to the begin of the line, if all of it is still in one row.
+func (s *Screen) carriageReturn() {
+	switch {
+	case s.inPlace:
+	case s.line.long || len(s.line.cells) >= s.columns():
+		s.newline()
+		s.line.clear()
+	default:
+		s.over = len(s.line.cells)
 	}
-	s.shown, s.dirty, s.screen.holder = 0, true, nil
+	s.inPlace, s.line.col = true, 0
+}
+
+func (s *Screen) newline() {
+	s.buf = append(s.buf, '\n')
+	s.midLine, s.over, s.dirty = false, 0, false
+}
+
+// final shows the whole line in place of its last drawing.
+func (s *Screen) final() {
+	s.stop()
+	if n := len(s.line.cells); s.dirty || s.over != n {
+		s.replace(s.line.text(n), n)
+	}
+}
+
+// draw shows what of the line fits into the width, now or, if the last drawing is recent and
+// this is not its time, later.
+func (s *Screen) draw(now bool) {
+	if !s.inPlace || !s.dirty || s.timer != nil {
+		return
+	}
+	if wait := redraw - time.Since(s.drawn); wait > 0 && !now {
+		s.timer = time.AfterFunc(wait, s.drawLater)
+		return
+	}
+	s.drawn = time.Now()
+	n := s.line.fit(s.columns() - 1) // a full row would begin the next one
+	s.replace(s.line.text(n), n)
+}
+
+func (s *Screen) drawLater() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.timer == nil {
-		s.later(redraw)
+		return // the line has ended meanwhile
 	}
-	return err
+	s.timer = nil
+	s.draw(true)
+	if err := s.emit(); err != nil && s.err == nil {
+		s.err = err
+	}
 }
 
-// draw shows the latest state of the line, whole or as much as the terminal has columns for.
-// It waits while another stream has an unfinished line, unless this is the end.
-func (s *stream) draw(whole bool) error {
-	if other := s.screen.holder; other != nil && other != s && !other.bar && !whole {
-		return nil
-	}
-	columns := len(s.line)
-	if !whole {
-		columns = min(columns, max(s.screen.width()-1, 0))
-		columns = s.whole(columns)
-	}
-	s.claim()
-	s.redrawn(columns)
-	s.dirty, s.last = false, time.Now()
-	return s.emit()
-}
-
-// whole is a number of columns that does not cut a wide character in two.
-func (s *stream) whole(columns int) int {
-	for columns > 0 && columns < len(s.line) && s.line[columns].text == "" {
-		columns--
-	}
-	return columns
-}
-
-// redrawn adds the line to the output, over what the terminal shows of it.
-func (s *stream) redrawn(columns int) {
-	if s.shown > 0 {
-		s.buf = append(s.buf, '\r')
-	}
-	s.buf = append(s.buf, textOf(s.line[:columns])...)
-	s.buf = append(s.buf, strings.Repeat(" ", max(s.shown-columns, 0))...)
-	if columns == 0 && s.shown > 0 {
-		s.buf = append(s.buf, '\r')
-	}
-	s.shown = columns
-}
-
-func textOf(line []cell) string {
-	var text strings.Builder
-	for _, c := range line {
-		text.WriteString(c.text)
-	}
-	return text.String()
-}
-
-// later draws the line after a pause.
-func (s *stream) later(pause time.Duration) {
-	var timer *time.Timer
-	timer = time.AfterFunc(pause, func() {
-		s.screen.mu.Lock()
-		defer s.screen.mu.Unlock()
-		if s.timer != timer {
-			return
-		}
-		s.timer = nil
-		if s.dirty && s.bar {
-			_ = s.draw(false) // the next write reports it
-		}
-	})
-	s.timer = timer
-}
-
-func (s *stream) stop() {
+// stop gives up a drawing that is to come.
+func (s *Screen) stop() {
 	if s.timer != nil {
 		s.timer.Stop()
 		s.timer = nil
 	}
 }
 
-func (s *stream) emit() error {
-	if len(s.buf) == 0 {
-		return nil
+// replace clears the columns of the last drawing with spaces, which every terminal knows, and
+// shows text of n columns there.
+func (s *Screen) replace(text string, n int) {
+	if s.over > 0 {
+		s.buf = append(s.buf, '\r')
+		s.buf = append(s.buf, bytes.Repeat([]byte{' '}, s.over)...)
+		s.buf = append(s.buf, '\r')
 	}
-	_, err := s.out.Write(s.buf)
+	s.buf = append(s.buf, text...)
+	s.over, s.dirty, s.midLine = n, false, text != ""
+}
+
+func (s *Screen) columns() int {
+	if n := s.width(); n > 0 {
+		return n
+	}
+	return usualWidth
+}
+
+// emit writes what is to be shown.
+func (s *Screen) emit() error {
+	err := s.err
+	s.err = nil
+	if err == nil && len(s.buf) > 0 {
+		_, err = s.last.Write(s.buf)
+	}
 	s.buf = s.buf[:0]
 	return err
+}
+
+// A line is what a terminal of unbounded width shows in one line.
+type line struct {
+	cells []string // the text of each column, empty for the second column of a wide character
+	col   int      // where the next character goes
+	long  bool     // it has more than maxLine columns, which are not kept
+}
+
+func (l *line) clear() { l.cells, l.col, l.long = l.cells[:0], 0, false }
+
+// put writes the text that is shown for one character.
+func (l *line) put(shown []byte) {
+	if l.long {
+		return
+	}
+	for len(shown) > 0 {
+		r, size := utf8.DecodeRune(shown)
+		l.rune(r, shown[:size])
+		shown = shown[size:]
+	}
+}
+
+func (l *line) rune(r rune, text []byte) {
+	if r == '\t' { // it moves, and overwrites nothing
+		l.col += tabStop - l.col%tabStop
+		for len(l.cells) < l.col {
+			l.cells = append(l.cells, " ")
+		}
+		l.long = len(l.cells) > maxLine
+		return
+	}
+	n := columns(r, text)
+	if n == 0 {
+		if at := l.lead(l.col - 1); at >= 0 && len(l.cells[at])+len(text) <= maxCell {
+			l.cells[at] += string(text)
+			return
+		}
+		n = 1
+	}
+	l.blank(l.col)
+	l.blank(l.col + n)
+	for len(l.cells) < l.col+n {
+		l.cells = append(l.cells, "")
+	}
+	l.cells[l.col] = string(text)
+	for i := 1; i < n; i++ {
+		l.cells[l.col+i] = ""
+	}
+	l.col += n
+	l.long = len(l.cells) > maxLine
+}
+
+// lead is the column where the character begins that covers the column at; -1 for none.
+func (l *line) lead(at int) int {
+	for at >= 0 && l.cells[at] == "" {
+		at--
+	}
+	return at
+}
+
+// blank leaves spaces of a wide character whose second half is at a column that something
+// else is written to, or whose first half is before that.
+func (l *line) blank(at int) {
+	if at >= len(l.cells) || l.cells[at] != "" {
+		return
+	}
+	for i := l.lead(at); i < len(l.cells) && (i <= at || l.cells[i] == ""); i++ {
+		l.cells[i] = " "
+	}
+}
+
+// fit is the number of columns, at most n, that hold whole characters.
+func (l *line) fit(n int) int {
+	if n >= len(l.cells) {
+		return len(l.cells)
+	}
+	n = max(n, 1)
+	for n > 0 && n < len(l.cells) && l.cells[n] == "" {
+		n--
+	}
+	return n
+}
+
+// text is the first n columns, without spaces at the end.
+func (l *line) text(n int) string {
+	return strings.TrimRight(strings.Join(l.cells[:n], ""), " ")
+}
+
+// columns is how many columns a character takes, at most: terminals differ about characters
+// that combine.
+func columns(r rune, text []byte) int {
+	if r < utf8.RuneSelf {
+		return 1
+	}
+	return uniseg.StringWidth(string(text))
 }

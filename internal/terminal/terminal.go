@@ -2,115 +2,76 @@
 //
 // A program can print control sequences that clear the screen, forge a prompt,
 // set the window's title or write the clipboard, and so can the names of its
-// files and the text of its exceptions. [Writer] and [Text] make all of them
-// visible; nothing is dropped without a trace.
+// files and the text of its exceptions. [Screen] and [Text] make all of them
+// visible. A carriage return of a program's output overwrites its own line, and only that.
 package terminal
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
-// A Writer passes text on with every control sequence made visible, except
-// newline and tab: escape becomes ^[, other controls ^X, the C1 range and
-// characters that reorder or hide text their code (\u009b), invalid bytes U+FFFD.
-// A carriage return alone becomes a newline, so that no line is overwritten; with
-// a newline after it, it is dropped.
-//
-// The output does not depend on how the input is cut into pieces. A Writer
-// holds back at most an unfinished character, until [Writer.Flush]. Methods may be
-// called concurrently.
-type Writer struct {
-	mu  sync.Mutex
-	out io.Writer
-	decoder
-	cr  bool // the last byte was a carriage return
-	buf []byte
+// A decoder takes text apart into runes, however it is cut into pieces.
+type decoder struct {
+	pending []byte // an unfinished UTF-8 sequence
 }
 
-// NewWriter returns a Writer to out.
-func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
-
-// Write implements [io.Writer]. It reports an error of the underlying writer and
-// then has written nothing that the caller should write again.
-func (w *Writer) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.buf = w.buf[:0]
-	w.decode(p, w.rune)
-	return len(p), w.emit()
-}
-
-// rune translates one rune, or one invalid byte when size is 1 and r RuneError.
-func (w *Writer) rune(r rune, size int, first byte) {
-	if w.cr && r != '\n' {
-		w.buf = append(w.buf, '\n')
-	}
-	if w.cr = r == '\r'; !w.cr {
-		w.buf = appendRune(w.buf, r, size, first)
-	}
-}
-
-// Flush writes an unfinished character as the end of the text.
-func (w *Writer) Flush() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.buf = w.buf[:0]
-	w.rest(w.rune)
-	if w.cr {
-		w.buf = append(w.buf, '\n')
-		w.cr = false
-	}
-	return w.emit()
-}
-
-func (w *Writer) emit() error {
-	if len(w.buf) == 0 {
-		return nil
-	}
-	_, err := w.out.Write(w.buf)
-	return err
-}
-
-// decoder takes characters out of bytes that come in pieces.
-type decoder struct{ pending []byte } // an unfinished UTF-8 sequence
-
-// decode calls each with every rune, or invalid byte: size is then 1 and r RuneError.
-func (d *decoder) decode(p []byte, each func(r rune, size int, first byte)) {
+// decode calls put for each rune of the text with what a terminal is to show for it. An
+// unfinished rune waits for the next piece.
+func (d *decoder) decode(p []byte, put func(r rune, shown []byte)) {
+	var scratch [utf8.UTFMax * 4]byte
 	if len(d.pending) > 0 {
 		p = slices.Concat(d.pending, p)
 		d.pending = nil
 	}
 	for len(p) > 0 {
 		if p[0] >= utf8.RuneSelf && !utf8.FullRune(p) {
-			d.pending = append([]byte(nil), p...)
+			d.pending = bytes.Clone(p)
 			return
 		}
 		r, size := utf8.DecodeRune(p)
-		each(r, size, p[0])
+		if r == utf8.RuneError && size == 1 {
+			put(r, appendInvalid(scratch[:0], p[0]))
+		} else {
+			put(r, appendVisible(scratch[:0], r))
+		}
 		p = p[size:]
 	}
 }
 
-// rest calls each with the bytes of an unfinished character.
-func (d *decoder) rest(each func(r rune, size int, first byte)) {
+// flush calls put for the bytes of an unfinished rune, as the end of the text.
+func (d *decoder) flush(put func(r rune, shown []byte)) {
 	for _, b := range d.pending {
-		each(utf8.RuneError, 1, b)
+		put(utf8.RuneError, appendInvalid(nil, b))
 	}
 	d.pending = nil
 }
 
-// Text returns s with every control sequence made visible, as a [Writer] does.
+// Text returns s with every control sequence made visible, except newline and tab: escape
+// becomes ^[, other controls ^X, the C1 range and characters that reorder or hide text their
+// code (\u009b), invalid bytes U+FFFD. A carriage return alone becomes a newline, so that no
+// line is overwritten; with a newline after it, it is dropped.
 func Text(s string) string {
-	var out buffer
-	w := NewWriter(&out)
-	_, _ = w.Write([]byte(s)) // a buffer takes everything
-	_ = w.Flush()
+	var out []byte
+	var d decoder
+	cr := false
+	put := func(r rune, shown []byte) {
+		if cr && r != '\n' {
+			out = append(out, '\n')
+		}
+		if cr = r == '\r'; !cr {
+			out = append(out, shown...)
+		}
+	}
+	d.decode([]byte(s), put)
+	d.flush(put)
+	if cr {
+		out = append(out, '\n')
+	}
 	return string(out)
 }
 
@@ -120,23 +81,8 @@ func Line(s string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Text(s))
 }
 
-type buffer []byte
-
-func (b *buffer) Write(p []byte) (int, error) {
-	*b = append(*b, p...)
-	return len(p), nil
-}
-
-// appendRune appends a rune, or an invalid byte, so that a terminal only ever shows it.
-func appendRune(dst []byte, r rune, size int, first byte) []byte {
-	if r == utf8.RuneError && size == 1 {
-		return appendInvalid(dst, first)
-	}
-	return appendVisible(dst, r)
-}
-
 // appendVisible appends one decoded rune so that a terminal only ever shows it.
-// Newline and tab are kept; a carriage return is the caller's business.
+// Newline and tab are kept; a carriage return is for the caller.
 func appendVisible(dst []byte, r rune) []byte {
 	switch {
 	case r == '\n' || r == '\t':

@@ -1,11 +1,7 @@
 package terminal
 
 import (
-	"errors"
-	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -41,53 +37,4 @@ func TestText(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { require.Equal(t, test.want, Text(test.in)) })
 	}
-}
-
-func TestWriterReportsErrors(t *testing.T) {
-	want := errors.New("gone")
-	w := NewWriter(failing{want})
-	_, err := w.Write([]byte("a"))
-	require.ErrorIs(t, err, want)
-}
-
-type failing struct{ err error }
-
-func (f failing) Write([]byte) (int, error) { return 0, f.err }
-
-func FuzzWriter(f *testing.F) {
-	f.Add([]byte("a\x1b[2Jb\r\n\xe2\x82\xac\x9b\xff"), 3, 5)
-	f.Add([]byte("\r\xc2\r\x85"), 1, 2)
-	f.Fuzz(func(t *testing.T, text []byte, first, second int) {
-		whole := Text(string(text))
-		for _, r := range whole {
-			if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0x2028 || r == 0x2029) {
-				t.Fatalf("%q became %q, which holds %U", text, whole, r)
-			}
-		}
-		if !utf8.ValidString(whole) {
-			t.Fatalf("%q became invalid UTF-8 %q", text, whole)
-		}
-		a := cut(first, len(text))
-		b := max(a, cut(second, len(text)))
-		var pieces strings.Builder
-		w := NewWriter(&pieces)
-		for _, piece := range [][]byte{text[:a], text[a:b], text[b:]} {
-			if n, err := w.Write(piece); n != len(piece) || err != nil {
-				t.Fatalf("Write = %d, %v", n, err)
-			}
-		}
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		if pieces.String() != whole {
-			t.Fatalf("cut at %d and %d: %q, whole: %q", a, b, pieces.String(), whole)
-		}
-	})
-}
-
-func cut(n, length int) int {
-	if n < 0 {
-		n = -(n + 1)
-	}
-	return n % (length + 1)
 }

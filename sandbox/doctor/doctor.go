@@ -35,7 +35,7 @@ type Finding struct {
 	Verdict Verdict `json:"verdict"`
 	// Seen is the observation. Advice suggests a fix; it may be empty.
 	Seen   string `json:"seen"`
-	Advice string `json:"mend"`
+	Advice string `json:"fix"`
 	// Err is the reason that a check could not be done. It may have a method Hint() string.
 	Err error `json:"-"`
 }
@@ -55,6 +55,8 @@ type Machine struct {
 	// Deep also runs hostile and honest programs with exact expectations; see
 	// [github.com/evalbox/evalbox/sandbox/probe].
 	Deep bool
+	// GPU also reports the GPUs, and runs a program with one.
+	GPU bool
 }
 
 // Examine does all checks. The later ones need the results of the earlier ones: where one
@@ -74,6 +76,12 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 	}
 	findings = append(findings, checkEngine(info)...)
 	findings = append(findings, state, checkDisk(m.StateDir, info), checkDiskLimit(m.Runner.DiskBounds()), checkLeftovers(ctx, m.Runner))
+	driver := ""
+	if m.GPU {
+		var seen []Finding
+		seen, driver = m.seeGPUs(ctx, info)
+		findings = append(findings, seen...)
+	}
 	image, spec := m.checkImage(ctx)
 	findings = append(findings, image)
 	if image.Verdict != Fail {
@@ -83,6 +91,9 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 		return findings, nil
 	}
 	findings = append(findings, m.probe(ctx)...)
+	if m.GPU {
+		findings = append(findings, m.tryGPU(ctx, info.Local && driver == ""))
+	}
 	if m.Deep {
 		findings = append(findings, m.deep(ctx, info, spec)...)
 	}

@@ -14,7 +14,7 @@ import (
 
 func TestCheckRunc(t *testing.T) {
 	for text, want := range map[string]Verdict{
-		"1.1.5+ds1-1+deb12u1": Warn, "1.1.11": Warn, "0.9.99": Warn,
+		"1.1.5+ds1-1+deb12u1": OK, "1.1.5+ds1-1+deb12u2": OK, "1.1.5+ds1-1+b4": Warn, "1.1.5+ds1-1": Warn, "1.1.5": Warn, "1.1.11": Warn, "0.9.99": Warn,
 		"1.1.12": OK, "v1.2.5-0-g59923ef": OK, "2.0.0": OK,
 		"": Info, "59923ef18c98053ddb1acf23ecba10344056c28e": Info,
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/docker/docker/api/types/versions"
 
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
@@ -75,21 +76,32 @@ func checkStorage(driver string) Finding {
 
 var versionPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)`) })
 
-// checkRunc warns of a runc with CVE-2024-21626: a leaked descriptor through which
-// a program leaves its container.
-func checkRunc(text string) Finding {
-	f := Finding{Check: "runc", Verdict: OK, Seen: text}
-	numbers := versionPattern().FindStringSubmatch(text)
-	if numbers == nil {
-		f.Verdict, f.Seen = Info, fmt.Sprintf("the engine does not tell its version (%q)", text)
-		return f
-	}
-	if older(numbers[1:], []int{1, 1, 12}) {
+// checkRunc warns of a runc with CVE-2024-21626: a leaked descriptor through which a program
+// leaves its container.
+func checkRunc(version string) Finding {
+	f := Finding{Check: "runc", Verdict: OK, Seen: version}
+	numbers := versionPattern().FindStringSubmatch(version)
+	switch {
+	case numbers == nil:
+		f.Verdict, f.Seen = Info, fmt.Sprintf("the engine does not report its version (%q)", version)
+	case !older(numbers[1:], []int{1, 1, 12}):
+	case patchedByDebian(version):
+		f.Seen += ": Debian's fix of CVE-2024-21626 is in it"
+	default:
 		f.Verdict = Warn
 		f.Seen += ": older than 1.1.12, which closed a way out of containers (CVE-2024-21626)"
-		f.Advice = "update runc, or make sure that your distribution has fixed this version (Debian has in 1.1.5+ds1-1+deb12u1)"
+		f.Advice = "update runc, or make sure that your distribution has fixed this version"
 	}
 	return f
+}
+
+var debianRunc = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^1\.1\.5\+ds1-1\+deb12u(\d+)`) })
+
+// patchedByDebian reports whether a version of runc is Debian 12's with the fix, which came
+// with 1.1.5+ds1-1+deb12u1.
+func patchedByDebian(version string) bool {
+	update := debianRunc().FindStringSubmatch(version)
+	return update != nil && !older(update[1:], []int{1})
 }
 
 func older(version []string, than []int) bool {
@@ -155,7 +167,7 @@ func checkLeftovers(ctx context.Context, runner *sandbox.Runner) Finding {
 		return failed(check, err)
 	case n > 0:
 		return Finding{Check: check, Verdict: Warn,
-			Seen: fmt.Sprintf("%d containers whose owner is gone", n), Advice: "remove them with: sandbox gc"}
+			Seen: text.Count(n, "container") + " whose owner is gone", Advice: "remove them with: sandbox gc"}
 	}
 	return Finding{Check: check, Verdict: OK, Seen: "no container without an owner"}
 }

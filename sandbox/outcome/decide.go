@@ -212,6 +212,9 @@ func decideStopped(f Evidence) Outcome {
 	case StopOrphaned:
 		v.Status, v.Fault = result.StatusCanceled, result.FaultOperator
 		v.Explanation = "The program was stopped because its controller was gone for longer than the orphan limit."
+	case StopRequested:
+		v.Status, v.Fault = result.StatusCanceled, result.FaultOperator
+		v.Explanation = "Another process asked to stop the run (sandbox stop)."
 	case StopCanceled, StopNone:
 		v.Status, v.Fault = result.StatusCanceled, result.FaultOperator
 		v.Explanation = "The caller canceled the run."
@@ -355,7 +358,15 @@ const (
 	// StopOrphaned means that the controller was gone, and that the container's init ended
 	// the run at its orphan limit.
 	StopOrphaned
+	// StopRequested means that another process asked for the end.
+	StopRequested
 )
+
+// ErrStopped means that another process asked to end the run.
+var ErrStopped = errors.New("another process asked to stop the run")
+
+// ByCaller reports whether the caller, or another process of the same user, ended the run.
+func (s StopReason) ByCaller() bool { return s == StopCanceled || s == StopRequested }
 
 // GPUEvidence is everything that is known at the end of a run about its GPUs.
 type GPUEvidence struct {

@@ -165,7 +165,7 @@ func checkHost(req spec.Request, limits policy.Limits, host spec.Host) error {
 	}
 	if n := host.MemoryBytes; n > 0 && int64(limits.Memory) > n {
 		errs = append(errs, &policy.FieldError{Field: "memory", Value: limits.Memory.String(),
-			Rule: fmt.Sprintf("the engine's machine has %.3gGiB", float64(n)/float64(policy.GiB))})
+			Rule: "the engine's machine has " + policy.Size(n).Rounded()})
 	}
 	if known := host.Runtimes; len(known) > 0 && req.Runtime != "" && !slices.Contains(known, req.Runtime) {
 		errs = append(errs, &policy.FieldError{Field: "runtime", Value: req.Runtime,

@@ -47,10 +47,14 @@ const (
 	// NetworkFile is the log of the requests of a run with a proxy.
 	NetworkFile = "network.jsonl"
 	ReserveFile = "reserve"
-	ProgramDir  = "program"
-	EmptyInput  = "input"
-	OwnFinal    = "final"
-	EmptyFile   = "empty"
+	// StopFile asks the owner of the run to end it, and KillFile to end it at once; see
+	// [Store.RequestStop]. They are empty: a full disk does not keep them from being made.
+	StopFile   = "stop"
+	KillFile   = "kill"
+	ProgramDir = "program"
+	EmptyInput = "input"
+	OwnFinal   = "final"
+	EmptyFile  = "empty"
 	// LiveTrees are the working copies with their initial state; KeptTrees are the
 	// changes that are kept.
 	LiveTrees = "live"
@@ -296,47 +300,20 @@ func (s *Store) list(as forms, each func(*Record)) ([]Record, error) {
 // maxReaders bounds the records that are read at the same time.
 const maxReaders = 8
 
-// Get returns the record with this ID, or the only one whose ID begins so.
-func (s *Store) Get(id string) (Record, error) {
-	full, err := s.find(id)
+// Get returns the record of the run that a handle names; see [Resolve].
+func (s *Store) Get(handle string) (Record, error) {
+	id, err := s.Find(handle)
 	if err != nil {
 		return Record{}, err
 	}
-	return s.Load(full)
-}
-
-func (s *Store) find(id string) (string, error) {
-	if err := policy.CheckName("id", id); err != nil {
-		return "", err
-	}
-	entries, err := os.ReadDir(s.RunsDir())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", StateError(s.RunsDir(), "cannot be read", err)
-	}
-	var matches []string
-	for _, entry := range entries {
-		switch name := entry.Name(); {
-		case name == id:
-			return id, nil
-		case strings.HasPrefix(name, id):
-			matches = append(matches, name)
-		}
-	}
-	switch len(matches) {
-	case 0:
-		return "", fmt.Errorf("run %q: %w", id, ErrNoRecord)
-	case 1:
-		return matches[0], nil
-	}
-	return "", &policy.FieldError{Field: "id", Value: fmt.Sprintf("%q", id),
-		Rule: fmt.Sprintf("%d runs begin so, such as %s", len(matches), matches[0]),
-		Hint: "give more of the ID; see all runs with: sandbox ls"}
+	return s.Load(id)
 }
 
 // Load reads the record with exactly this ID.
 func (s *Store) Load(id string) (Record, error) { return s.load(id, wholeForms) }
 
-// forms decode the files of a record.
+// forms decode the files of a record. Without a function for the result it is not read, and the
+// state is not looked at.
 type forms struct {
 	spec   func(text []byte) (spec.Spec, error)
 	result func(text []byte) (result.Result, error)
@@ -398,6 +375,9 @@ func (s *Store) load(id string, as forms) (Record, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, fmt.Errorf("record %s: %w", id, err)
 	}
+	if as.result == nil {
+		return record, nil
+	}
 	text, err = os.ReadFile(filepath.Join(record.Dir, ResultFile))
 	switch {
 	case err == nil:
@@ -414,10 +394,42 @@ func (s *Store) load(id string, as forms) (Record, error) {
 	return record, nil
 }
 
+// RequestStop asks the owner of a run to end it as if its caller had canceled it, with now set
+// without the grace period. It does not wait. An owner that dies first leaves the request to the
+// process that adopts the run.
+func (s *Store) RequestStop(id string, now bool) error {
+	names := []string{StopFile}
+	if now {
+		names = append(names, KillFile)
+	}
+	for _, name := range names {
+		path := filepath.Join(s.RecordDir(id), name)
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|fsx.OpenFlags, 0o600)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("run %q: %w", id, ErrNoRecord)
+		case err != nil:
+			return StateError(path, "cannot be made", err)
+		}
+		_ = file.Close() // nothing was written
+	}
+	return nil
+}
+
+// StopRequested reports whether another process asked to end a run, and whether at once.
+func (s *Store) StopRequested(id string) (stop, now bool) {
+	_, err := os.Lstat(filepath.Join(s.RecordDir(id), StopFile))
+	if stop = err == nil; stop {
+		_, err = os.Lstat(filepath.Join(s.RecordDir(id), KillFile))
+		now = err == nil
+	}
+	return stop, now
+}
+
 // Remove deletes a record with everything in it, also a damaged one. It refuses the record of
-// a running program with an [ErrRunning].
-func (s *Store) Remove(id string) error {
-	id, err := s.find(id)
+// a running program with an [ErrRunning]. The run may be named by any handle; see [Resolve].
+func (s *Store) Remove(handle string) error {
+	id, err := s.Find(handle)
 	if err != nil {
 		return err
 	}
@@ -461,6 +473,28 @@ func (s *Store) RecordDir(id string) string { return filepath.Join(s.RunsDir(), 
 // TreeDir returns the directory with the files that a program created or changed in the i-th
 // tree of its Spec, under their paths in the tree.
 func (s *Store) TreeDir(id string, i int) string { return KeptTree(s.RecordDir(id), i) }
+
+// Size returns the number of bytes that the record of a run takes on the disk. It looks at no more
+// than most entries, and returns how many it looked at; whole is false if there are more, or if some
+// cannot be looked at. Files of other file systems, which are mounted while the run goes on, do not
+// count.
+func (s *Store) Size(id string, most int) (bytes int64, seen int, whole bool) {
+	root, err := fsx.OpenRoot(s.RecordDir(id))
+	if err != nil {
+		return 0, 1, false
+	}
+	defer root.Close()
+	const block = 512 // of Stat_t.Blocks, whatever that of the file system is
+	err = fsx.Visit(root, func() bool { return seen < most }, func(v fsx.Visited) error {
+		seen++
+		if v.OtherDevice() {
+			return fs.SkipDir
+		}
+		bytes += v.Stat.Blocks * block
+		return nil
+	})
+	return bytes, seen, err == nil && seen < most
+}
 
 // NewID returns an ID of a run that is unique on any number of hosts and sorts by time.
 func NewID(now time.Time) string {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -48,6 +49,8 @@ type App struct {
 	Command string
 	// FieldHints are the hints of the command for fields that break a rule.
 	FieldHints map[string]string
+	// Events are those of the run.
+	Events Events
 	// Code is the exit code of a command that did its work.
 	Code int
 	// printed says that the command has printed a document.
@@ -81,9 +84,23 @@ func (a *App) OutWidth() int {
 	return width
 }
 
+// Screen is the terminal that the streams share, if any of them is one.
+func (a *App) Screen() *terminal.Screen {
+	return terminal.NewScreen(func() int {
+		for _, stream := range []any{a.Err, a.Out} {
+			if file, ok := stream.(*os.File); ok {
+				if columns, _, err := term.GetSize(int(file.Fd())); err == nil {
+					return columns
+				}
+			}
+		}
+		return 0
+	})
+}
+
 // Execute runs one command line, reports its error, and returns the exit code.
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
-	root.SetArgs(args)
+	root.SetArgs(relativeArgs(root, args))
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -94,10 +111,14 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	if a.Code == 0 {
 		a.Code = ExitCode(nil, err)
 	}
-	if a.wantsJSON(err, args) {
-		a.reportJSON(Interrupted(ctx, err))
+	err = Interrupted(ctx, err)
+	switch {
+	case a.Events.On:
+		a.failed(err)
+	case a.wantsJSON(err, args):
+		a.reportJSON(err)
 	}
-	a.report(Interrupted(ctx, err))
+	a.report(err)
 	return a.Code
 }
 

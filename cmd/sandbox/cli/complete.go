@@ -1,13 +1,12 @@
 package cli
 
 import (
-	"io"
-	"maps"
+	_ "embed"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -17,222 +16,240 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// maxCompletions bounds the runs that a completion offers.
-const maxCompletions = 50
+const noFiles = cobra.ShellCompDirectiveNoFileComp
 
-// Values that a completion offers, by the key of a setting.
-var settingValues = map[string][]cobra.Completion{
-	"network":     {"none\tno network, the default"},
-	"gpus":        {"all\tevery GPU", "1\tone GPU"},
-	"gpu_driver":  {"auto\twhat the engine has", "nvidia\tthe runtime nvidia", "cdi\tdevices of CDI"},
-	"transfer":    {"auto\tfind out", "bind\tthe engine sees the files", "copy\tthe files are copied to the engine"},
-	"isolation":   {"basic\tnot root, with a system call filter", "separate\tno quota is shared with another run", "layered\ta user namespace or a security module as well", "own_kernel\ta kernel of its own, such as gVisor"},
-	"disk_bound":  {"auto\tas hard as the kernel can", "hard\trefuse a run where the kernel cannot"},
-	"soft_signal": {"SIGTERM\tthe default", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"},
-	"runtime":     {"runc\tthe usual runtime", "runsc\tgVisor"},
-	"preload":     {"numpy", "pandas", "numpy,pandas"},
-	"host":        {"unix:///var/run/docker.sock\tthe engine of this machine", "ssh://", "tcp://"},
+// maxRuns bounds the runs that a completion offers.
+const maxRuns = 50
+
+// words are the values of settings that have a fixed set of them.
+var words = map[string][]cobra.Completion{
+	"network": {"none\tno network, the loopback works (default)", "bridge\tthe engine's own network; needs allow_network"},
+	"gpu_driver": {
+		"auto\twhat the engine has (default)", "nvidia\tthe runtime nvidia", "cdi\tthe Container Device Interface",
+	},
+	"gpus":       {"all\tevery GPU of the engine", "1\tone GPU that is free"},
+	"transfer":   {"auto\ttry it and decide (default)", "bind\tmount directories of this machine", "copy\tcopy files to the engine and back"},
+	"disk_bound": {"auto\tthe best that the kernel can do (default)", "hard\trefuse the run unless the kernel enforces the limit"},
+	"isolation": {
+		"basic\tnot root, and system calls are filtered", "separate\tno quota of the kernel is shared with another run",
+		"layered\ta user namespace or a security module as well", "own_kernel\ta kernel of its own, such as gVisor",
+	},
+	"soft_signal": {"SIGTERM\t(default)", "SIGINT\tas Ctrl-C", "SIGHUP", "SIGUSR1", "SIGUSR2"},
+	"runtime":     {"runc\tthe usual one", "runsc\tgVisor, a kernel of its own"},
 }
 
-// flagValues are the values of flags that are no settings, by name.
-var flagValues = map[string][]cobra.Completion{
-	"egress":    {"offline\tno host", "registry\tpackage registries", "api\tthe hosts of --allow-host", "open\tevery public host"},
-	"direction": {"maximize\thigher scores are better", "minimize\tlower scores are better"},
-	"retention": {"session\trecords of a session", "evidence\trecords that are kept as evidence"},
-	"level":     {"L0\tname and description", "L1\tand operations", "L2\tand inputs", "L3\teverything"},
-	"mode":      {"execute\trun the wish", "plan\tprint what would run"},
+// flagWords are the values of flags that are no settings.
+var flagWords = map[string][]cobra.Completion{
+	"egress": {
+		"offline\tnothing (default)", "registry\tpackage registries only", "api\tthe hosts of --allow-host",
+		"open\tevery public address, logged",
+	},
+	"direction": {"maximize\ta higher score is better", "minimize\ta lower score is better"},
+	"retention": {"session\truns that left only output and an exit code", "evidence\truns that left files, or were approved or referred to"},
+	"mode":      {"execute\trun the commands (default)", "plan\tprint the plan and run nothing"},
+	"level": {
+		"L0\tID, name, tool and type", "L1\tand a summary of the interface", "L2\tand the whole interface", "L3\tand its fixtures",
+	},
 }
 
-// Complete gives every command of a tree its completions: the values of flags, and those of
-// a table, whose keys are paths of commands, such as "image ensure", or of their flags, such as
-// "contract new --tool". What a command has registered itself is kept.
-func (a *App) Complete(root *cobra.Command, table map[string]cobra.CompletionFunc) {
-	for key, complete := range table {
-		path, flag, ofFlag := strings.Cut(key, " --")
-		cmd, rest, err := root.Find(strings.Fields(path))
-		switch {
-		case err != nil || len(rest) > 0:
-		case ofFlag:
-			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // unless the command has done so
-		case cmd.ValidArgsFunction == nil:
-			cmd.ValidArgsFunction = complete
+// Complete makes every command complete its arguments and the values of its flags. positional
+// has the completion of arguments by the path of a command; a path that names no command is
+// ignored. No completion asks the engine, and none prints anything on stderr.
+func Complete(a *App, root *cobra.Command, positional map[string]cobra.CompletionFunc) {
+	completeFlags(a, root)
+	if complete := positional[root.CommandPath()]; complete != nil && root.ValidArgsFunction == nil {
+		root.ValidArgsFunction = upTo(complete)
+	}
+	for _, below := range root.Commands() {
+		Complete(a, below, positional)
+	}
+}
+
+// upTo completes an argument only where the command takes one more.
+func upTo(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if cmd.ValidateArgs(append(slices.Clone(args), word)) != nil && cmd.ValidateArgs(args) == nil {
+			return nil, noFiles
+		}
+		return complete(cmd, args, word)
+	}
+}
+
+func completeFlags(a *App, cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if _, done := cmd.GetFlagCompletionFunc(flag.Name); done || flag.NoOptDefVal != "" {
+			return
+		}
+		if complete := flagCompletion(a, flag); complete != nil {
+			if err := cmd.RegisterFlagCompletionFunc(flag.Name, complete); err != nil {
+				panic(err) // the flag is one of the command
+			}
+		}
+	})
+}
+
+// flagCompletion is the completion of a flag; nil for files.
+func flagCompletion(a *App, flag *pflag.Flag) cobra.CompletionFunc {
+	key := settings.KeyOf(flag)
+	placeholder, _ := pflag.UnquoteUsage(flag)
+	switch {
+	case words[key] != nil:
+		return cobra.FixedCompletions(words[key], noFiles)
+	case key == "image":
+		return CompleteImages(a)
+	case key == "context":
+		return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return dockerhost.Contexts(), noFiles
+		}
+	case key == "" && flagWords[flag.Name] != nil:
+		return cobra.FixedCompletions(flagWords[flag.Name], noFiles)
+	}
+	switch placeholder {
+	case "directory", "folder":
+		return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		}
+	case "file", "script", "command":
+		return nil
+	}
+	return cobra.NoFileCompletions
+}
+
+// CompleteRuns completes the IDs of runs, newest first, with the name, the status and the age
+// of each. Names that only one run has are completed once a letter of them is typed.
+func CompleteRuns(a *App) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		const order = noFiles | cobra.ShellCompDirectiveKeepOrder
+		s, err := a.Settings()
+		if err != nil {
+			return nil, order
+		}
+		store, err := s.Store()
+		if err != nil {
+			return nil, order
+		}
+		records, _ := store.ListBrief() // without those that cannot be read
+		return runCompletions(records, args, word, time.Now()), order
+	}
+}
+
+// runCompletions are the completions of a word among records, which are sorted, oldest first.
+func runCompletions(records []record.Record, given []string, word string, now time.Time) (found []cobra.Completion) {
+	sharing := map[string]int{}
+	for _, each := range records {
+		sharing[each.Spec.Job.Name]++
+	}
+	describe := func(value, other string, each record.Record) {
+		parts := []string{render.RecordStatus(each, contract.OfRecord(each)), render.Age(now.Sub(each.Created)) + " ago"}
+		if other != "" {
+			parts = append([]string{other}, parts...)
+		}
+		found = append(found, cobra.CompletionWithDesc(value, terminal.Line(text.OneLine(text.Fit(strings.Join(parts, " · "), 60)))))
+	}
+	var named []record.Record
+	for _, each := range slices.Backward(records) {
+		name := each.Spec.Job.Name
+		if len(found) == maxRuns {
+			break
+		}
+		if slices.Contains(given, each.ID) || name != "" && slices.Contains(given, name) {
+			continue
+		}
+		if strings.HasPrefix(each.ID, word) {
+			describe(each.ID, name, each)
+		}
+		if word != "" && sharing[name] == 1 && strings.HasPrefix(name, word) && policy.CheckName("name", name) == nil {
+			named = append(named, each)
 		}
 	}
-	a.completeFlags(root)
-	bash, _, err := root.Find([]string{"completion", "bash"})
-	if err != nil || bash.RunE == nil {
-		return
+	for _, each := range named {
+		if len(found) < maxRuns {
+			describe(each.Spec.Job.Name, each.ID, each)
+		}
 	}
-	script := bash.RunE
+	return found
+}
+
+// CompleteImages completes the names of the catalog, with what they are, and of the lock.
+func CompleteImages(a *App) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		found := catalogImages(a, args)
+		s, err := a.Settings()
+		if err != nil {
+			return found, noFiles
+		}
+		held, _, err := s.Lock()
+		if err != nil {
+			return found, noFiles
+		}
+		for _, name := range held.Names() {
+			known := func(c cobra.Completion) bool { return c == name || strings.HasPrefix(c, name+"\t") }
+			if !slices.ContainsFunc(found, known) && !slices.Contains(args, name) {
+				found = append(found, cobra.CompletionWithDesc(name, "locked"))
+			}
+		}
+		return found, noFiles
+	}
+}
+
+// CompleteCatalog completes the names of the image catalog, with what they are.
+func CompleteCatalog(a *App) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return catalogImages(a, args), noFiles
+	}
+}
+
+func catalogImages(a *App, given []string) (found []cobra.Completion) {
+	s, err := a.Settings()
+	if err != nil {
+		return nil
+	}
+	catalog, err := s.Catalog()
+	if err != nil {
+		return nil
+	}
+	for _, name := range catalog.Names() {
+		if entry, _ := catalog.Lookup(name); !slices.Contains(given, name) {
+			found = append(found, cobra.CompletionWithDesc(name, terminal.Line(text.OneLine(entry.Description))))
+		}
+	}
+	return found
+}
+
+//go:embed complete.bash
+var bashFunctions string
+
+// CompletionCommand adds cobra's command `completion` to the commands. The script for bash
+// also works without the package bash-completion.
+func CompletionCommand(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	bash, _, err := root.Find([]string{"completion", "bash"})
+	if err != nil {
+		panic(err) // cobra has just added it
+	}
+	bash.Long = `Print the completion script for bash. It needs no other package.
+
+In the current shell:
+
+	source <(sandbox completion bash)
+
+In every new shell, for one user:
+
+	mkdir -p ~/.local/share/bash-completion/completions
+	sandbox completion bash > ~/.local/share/bash-completion/completions/sandbox
+
+Without the package bash-completion, that directory is not read: write the first line into
+~/.bashrc instead.`
+	print := bash.RunE
 	bash.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := script(cmd, args); err != nil {
+		if err := print(cmd, args); err != nil {
 			return err
 		}
-		_, err := io.WriteString(a.Out, strings.ReplaceAll(bashFallback, "NAME", root.Name()))
+		_, err := fmt.Fprint(cmd.OutOrStdout(), bashFunctions)
 		return ReaderGone(err)
 	}
 }
-
-func (a *App) completeFlags(cmd *cobra.Command) {
-	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if _, done := cmd.GetFlagCompletionFunc(flag.Name); done {
-			return
-		}
-		if complete := a.valuesOf(flag); complete != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag.Name, complete) // the flag exists, and has none
-		}
-	})
-	for _, below := range cmd.Commands() {
-		a.completeFlags(below)
-	}
-}
-
-// valuesOf is the completion of a flag; nil for the names of files.
-func (a *App) valuesOf(flag *pflag.Flag) cobra.CompletionFunc {
-	key := settings.KeyOf(flag)
-	switch {
-	case key == "image":
-		return a.CompleteImages
-	case key == "context":
-		return completeContexts
-	case key != "":
-		if values, ok := settingValues[key]; ok {
-			return fixed(values)
-		}
-	default:
-		if values, ok := flagValues[flag.Name]; ok {
-			return fixed(values)
-		}
-	}
-	switch {
-	case flag.Value.Type() == "bool", strings.HasSuffix(flag.Value.Type(), "file"), flag.Value.Type() == "folder", flag.Value.Type() == "directory":
-		return nil
-	case key != "":
-		return cobra.NoFileCompletions // a number, a size, a duration
-	}
-	return nil
-}
-
-func fixed(values []cobra.Completion) cobra.CompletionFunc {
-	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-}
-
-// CompleteRuns completes the IDs and names of recorded runs, newest first. It asks no engine,
-// and is silent about records that cannot be read.
-func (a *App) CompleteRuns(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	const how = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	s, err := a.Settings()
-	if err != nil {
-		return nil, how
-	}
-	store, err := s.Store()
-	if err != nil {
-		return nil, how
-	}
-	records, _ := store.ListBrief() // without those that cannot be read
-	slices.Reverse(records)
-	var all []cobra.Completion
-	seen := map[string]bool{}
-	for _, arg := range args {
-		seen[arg] = true
-	}
-	for _, r := range records {
-		if len(all) == maxCompletions {
-			break
-		}
-		if seen[r.ID] {
-			continue
-		}
-		name := r.Spec.Job.Name
-		age := units.HumanDuration(time.Since(r.Created)) + " ago"
-		state := text.Fit(terminal.Line(render.RecordStatus(r, contract.OfRecord(r))), 40)
-		switch {
-		case strings.HasPrefix(r.ID, begun):
-			about := state + ", " + age
-			if name != "" {
-				about = text.Fit(terminal.Line(name), 40) + ": " + about
-			}
-			all = append(all, cobra.CompletionWithDesc(r.ID, about))
-		case begun != "" && strings.HasPrefix(name, begun) && !seen[name] && terminal.Line(name) == name && ShellWord(name) == name:
-			seen[name] = true // the newest run of a name
-			all = append(all, cobra.CompletionWithDesc(name, state+", "+age))
-		}
-	}
-	return all, how
-}
-
-// CompleteRun is [App.CompleteRuns] for a command that takes one run.
-func (a *App) CompleteRun(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.CompleteRuns(cmd, args, begun)
-}
-
-// CompleteImages completes the names of the catalog and of the lock. It asks no engine.
-func (a *App) CompleteImages(_ *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	const how = cobra.ShellCompDirectiveNoFileComp
-	s, err := a.Settings()
-	if err != nil {
-		return nil, how
-	}
-	about := map[string]string{}
-	if catalog, err := s.Catalog(); err == nil {
-		for _, name := range catalog.Names() {
-			about[name] = "of the catalog"
-			if entry, ok := catalog.Lookup(name); ok && entry.Description != "" {
-				about[name] = text.Fit(terminal.Line(entry.Description), 60)
-			}
-		}
-	}
-	if held, there, err := s.Lock(); err == nil && there {
-		for _, name := range held.Names() {
-			if about[name] == "" {
-				about[name] = "locked"
-			}
-		}
-	}
-	var all []cobra.Completion
-	for _, name := range slices.Sorted(maps.Keys(about)) {
-		all = append(all, cobra.CompletionWithDesc(name, about[name]))
-	}
-	return all, how
-}
-
-func completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return dockerhost.Contexts(), cobra.ShellCompDirectiveNoFileComp
-}
-
-// bashFallback replaces a function of the script for bash, which needs the package
-// bash-completion to join the words that bash splits at = and : .
-const bashFallback = `
-# Without the package bash-completion: join the words that bash splits at = and : .
-__NAME_init_completion()
-{
-    COMPREPLY=()
-    if declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
-        _get_comp_words_by_ref "$@" cur prev words cword
-        return
-    fi
-    local line=$COMP_LINE word i
-    words=()
-    cword=0
-    for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do
-        word=${COMP_WORDS[i]}
-        if ((${#words[@]} > 0)) && [[ $line != [[:space:]]* ]] &&
-            [[ $word == [=:]* || ${words[${#words[@]}-1]} == *[=:] ]]; then
-            words[${#words[@]}-1]+=$word
-        else
-            words+=("$word")
-        fi
-        ((i == COMP_CWORD)) && cword=$((${#words[@]} - 1))
-        line=${line#*"$word"}
-    done
-    cur=${words[cword]}
-    prev=
-    ((cword > 0)) && prev=${words[cword-1]}
-    return 0
-}
-`

@@ -55,11 +55,11 @@ func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
 	var unknown *pflag.NotExistError
-	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
-		return UnknownOrHelp(cmd, words) // rather than one of its flags
-	}
 	if errors.As(err, &unknown) {
 		return unknownFlag(cmd, unknown)
+	}
+	if errors.Is(err, pflag.ErrHelp) { // of --help-all
+		return pflag.ErrHelp
 	}
 	if !errors.As(err, &invalid) {
 		return Misuse(cmd, "%s", err)
@@ -256,7 +256,7 @@ var classHints = []struct {
 }{
 	{sandbox.ErrEngineUnavailable, "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"},
 	{sandbox.ErrUnenforceable, "see what is missing with: sandbox doctor"},
-	{record.ErrNoSpace, "delete old records with: sandbox rm; or choose another disk with --state-dir"},
+	{record.ErrNoSpace, "delete old records with: sandbox prune --older-than 7d; or choose another disk with --state-dir"},
 	{record.ErrNoRecord, "see all runs with: sandbox ls"},
 	{sandbox.ErrNameTaken, "choose another --id, or see whose it is with: sandbox ps"},
 	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
@@ -304,7 +304,7 @@ func (a *App) fieldHint(field string) string {
 // Commands in a hint, up to where their global flags belong.
 var (
 	ourCommand = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|gc|gpus|pool|doctor|config|gate|replay)\b`)
+		return regexp.MustCompile(`\bsandbox (run|adopt|exec|contract|evaluate|image|ls|ps|show|logs|rm|stop|wait|prune|gc|gpus|pool|doctor|config|gate|replay)\b`)
 	})
 	dockerCommand = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`\bdocker (pull|tag|rmi|image|network|stop|system)\b`)

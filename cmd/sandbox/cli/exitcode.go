@@ -6,6 +6,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/outcome"
 )
 
 // Exit codes that [ExitCode] explains. Every other code is the program's.
@@ -52,7 +53,7 @@ func ExitCode(res *trial.Result, err error) int {
 	switch {
 	case errors.As(err, &usage):
 		return ExitUsage
-	case errors.As(err, &stopped), errors.Is(err, context.Canceled):
+	case errors.As(err, &stopped), errors.Is(err, context.Canceled), errors.Is(err, outcome.ErrStopped):
 		return ExitInterrupted
 	case err != nil && (res == nil || res.Reason != startFailed):
 		return ExitSandbox

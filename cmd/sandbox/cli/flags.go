@@ -354,34 +354,92 @@ func Choices(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 // ContractKeys are the settings of the rules for contracts.
 var ContractKeys = []string{"tool_registry", "adapters", "profiles", "strict"}
 
-// GroupedUsage shows the flags of a command in groups: its own, those of its runs, those of
-// contracts, and those of its output. Dozens of flags in one list hide each other.
+// commonFlags are the flags that the short help of a command with many flags shows.
+var commonFlags = []string{
+	"input", "final", "output", "task", "grader", "answers", "exec", "config", "spec", "axis", "seeds", "jobs", "root",
+	"baseline", "junit", "allow-host", "env", "image", "timeout", "memory", "gpus", "json", "dry-run",
+}
+
+// manyFlags is the number of flags of its own above which a command has a short help.
+const manyFlags = 12
+
+// GroupedUsage is the usage of a command with many flags. It shows the common ones, and with
+// --help-all every flag in groups: its own, those of its runs, those of contracts, those of
+// its output, and those of every command.
 func GroupedUsage(cmd *cobra.Command) error {
-	own, runs, contracts, output := newFlagGroup(), newFlagGroup(), newFlagGroup(), newFlagGroup()
-	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		key := settings.KeyOf(flag)
-		switch {
-		case slices.Contains(RequestKeys, key):
-			runs.AddFlag(flag)
-		case slices.Contains(ContractKeys, key):
-			contracts.AddFlag(flag)
-		case key != "" || flag.Name == "help":
-			output.AddFlag(flag)
-		default:
-			own.AddFlag(flag)
-		}
-	})
-	text := fmt.Sprintf("Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
-	for _, group := range []struct {
+	groups := []struct {
 		title string
 		flags *pflag.FlagSet
 	}{
-		{"Flags", own}, {"Flags of each run", runs}, {"Flags of contracts", contracts}, {"Flags of the output", output}, {"Global Flags", cmd.InheritedFlags()},
-	} {
-		text += "\n" + group.title + ":\n" + strings.TrimRight(group.flags.FlagUsages(), "\n") + "\n"
+		{"Flags", newFlagGroup()}, {"Flags of each run", newFlagGroup()}, {"Flags of contracts", newFlagGroup()},
+		{"Flags of the output", newFlagGroup()}, {"Global Flags", cmd.InheritedFlags()},
+	}
+	common, all := newFlagGroup(), 0
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		key, group := settings.KeyOf(flag), 0
+		switch {
+		case slices.Contains(RequestKeys, key):
+			group = 1
+		case slices.Contains(ContractKeys, key):
+			group = 2
+		case key != "" || flag.Name == "help":
+			group = 3
+		}
+		groups[group].flags.AddFlag(flag)
+		if slices.Contains(commonFlags, flag.Name) {
+			common.AddFlag(flag)
+		}
+		if !flag.Hidden {
+			all++
+		}
+	})
+	text := fmt.Sprintf("Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
+	show := func(title string, flags *pflag.FlagSet) {
+		if usages := flags.FlagUsages(); usages != "" {
+			text += "\n" + title + ":\n" + strings.TrimRight(usages, "\n") + "\n"
+		}
+	}
+	if all > manyFlags && !wantsAll(cmd) {
+		show("Common flags", common)
+		text += fmt.Sprintf("\nAll %d flags, in groups: %s --help-all\n", all, cmd.CommandPath())
+	} else {
+		for _, group := range groups {
+			show(group.title, group.flags)
+		}
 	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), text)
 	return err
+}
+
+// helpAll is the flag --help-all.
+const helpAll = "help-all"
+
+// HelpAll adds the flag --help-all to all commands. Without it, the help of a command does not
+// repeat the flags that every command has.
+func HelpAll(root *cobra.Command) {
+	asked := ""
+	flag := root.PersistentFlags().VarPF(&value{kind: "bool", set: func(text string) error {
+		asked = text
+		return pflag.ErrHelp
+	}, show: func() string { return asked }}, helpAll, "", "show the help with every flag")
+	flag.NoOptDefVal = "true"
+	global := "{{if .HasAvailableInheritedFlags}}\n\nGlobal Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}"
+	template := root.UsageTemplate()
+	short := strings.Replace(template, global, "{{if .HasAvailableInheritedFlags}}\n\nGlobal flags: {{.Root.CommandPath}} help flags{{end}}", 1)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		root.SetUsageTemplate(short)
+		if wantsAll(cmd) {
+			root.SetUsageTemplate(template)
+		}
+		help(cmd, args)
+	})
+}
+
+// wantsAll reports whether --help-all was given.
+func wantsAll(cmd *cobra.Command) bool {
+	flag := cmd.Flag(helpAll)
+	return flag != nil && flag.Value.String() == "true"
 }
 
 func newFlagGroup() *pflag.FlagSet {

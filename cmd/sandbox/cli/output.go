@@ -99,7 +99,12 @@ func (a *App) Present(value any, quiet bool, s settings.Settings, text func() []
 	if !s.JSON {
 		return nil
 	}
-	err := a.PrintJSON(value)
+	var err error
+	if a.Events.On {
+		err = a.Events.ended(a.Code, value)
+	} else {
+		err = a.PrintJSON(value)
+	}
 	if err != nil && !errors.Is(err, ErrReaderGone) {
 		a.Code = ExitSandbox // the caller asked for the value and did not get it
 	}
@@ -130,17 +135,32 @@ func (a *App) PrintAll(lines []string) error {
 	return a.Print("%s\n", strings.Join(lines, "\n"))
 }
 
-// PrintTable prints rows in columns. A cell is one line.
+// PrintTable prints rows in columns. A cell is one line. At a terminal no row is wider than that.
+// Without rows it prints nothing.
 func (a *App) PrintTable(header []string, rows [][]string) error {
-	table := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
+	return a.printTable(header, rows, a.OutWidth())
+}
+
+// PrintWideTable is PrintTable that cuts nothing.
+func (a *App) PrintWideTable(header []string, rows [][]string) error {
+	return a.printTable(header, rows, 0)
+}
+
+func (a *App) printTable(header []string, rows [][]string, width int) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	lines := [][]string{header}
+	for _, row := range rows {
+		line := make([]string, len(row))
 		for i, cell := range row {
-			if i > 0 {
-				fmt.Fprint(table, "\t") // errors come back from Flush
-			}
-			fmt.Fprint(table, terminal.Line(cell))
+			line[i] = terminal.Line(cell)
 		}
-		fmt.Fprintln(table)
+		lines = append(lines, line)
+	}
+	table := tabwriter.NewWriter(a.Out, 0, 8, 2, ' ', 0)
+	for _, line := range render.Fit(lines, width) {
+		fmt.Fprintln(table, strings.Join(line, "\t")) // errors come back from Flush
 	}
 	return ReaderGone(table.Flush())
 }

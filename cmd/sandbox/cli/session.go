@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
@@ -187,33 +184,25 @@ func (c counted) ApplyTree(ctx context.Context, id, target string, opts tree.App
 
 // live shows the output of programs while they run.
 type live struct {
-	// screen is the terminal of either stream, and end the one on which its last line is ended;
-	// both are nil if no output is shown.
 	screen *terminal.Screen
-	end    io.Writer
-	// err is stderr, which the output shares with our own messages.
+	// err is stderr for our own messages, which the output shares it with.
 	err io.Writer
 }
 
 // connect shows the program's streams, unless only the result is asked for. A pipe or a
 // file gets the bytes unchanged; a terminal gets them made harmless.
 func (a *App) connect(streams *sandbox.IO, s settings.Settings) *live {
-	l := &live{err: &locked{out: a.Err}}
+	errs := &locked{out: a.Err}
+	l := &live{screen: a.Screen()}
+	l.err = l.screen.Messages(errs)
 	if s.Quiet || s.JSON {
 		return l
 	}
-	l.screen, l.end = terminal.NewScreen(a.columns), l.err
 	streams.Stdout = l.show(a.Out, a.OutTerminal, s.Raw)
-	streams.Stderr = l.show(l.err, a.ErrTerminal, s.Raw)
-	if a.ErrTerminal {
-		l.err = l.screen.Messages(l.err)
-	} else if a.OutTerminal {
-		l.end = a.Out
-	}
+	streams.Stderr = l.show(errs, a.ErrTerminal, s.Raw)
 	return l
 }
 
-// show is a writer to a stream of ours for one of the program.
 func (l *live) show(out io.Writer, isTerminal, raw bool) io.Writer {
 	switch {
 	case !isTerminal:
@@ -222,21 +211,6 @@ func (l *live) show(out io.Writer, isTerminal, raw bool) io.Writer {
 		return l.screen.Raw(out)
 	}
 	return l.screen.Stream(out)
-}
-
-// columns is the width of the terminal; 0 if it cannot go back in a line, 80 if it is not known.
-func (a *App) columns() int {
-	if a.Getenv("TERM") == "dumb" {
-		return 0
-	}
-	for _, stream := range []any{a.Out, a.Err} {
-		if file, ok := stream.(*os.File); ok {
-			if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-				return width
-			}
-		}
-	}
-	return 80
 }
 
 // patience is how long a terminal may take no output once the run has ended. A stopped or
@@ -273,12 +247,7 @@ func (l *locked) Write(p []byte) (int, error) {
 
 // finish shows the rest of the output and ends an unfinished line, so that our messages
 // begin on a line of their own. It does not wait for ever.
-func (l *live) finish() error {
-	if l.screen == nil {
-		return nil
-	}
-	return patiently(func() error { return l.screen.End(l.end) })
-}
+func (l *live) finish() error { return patiently(l.screen.End) }
 
 // waitingEvery is the least time between two messages: a busy queue changes many times in
 // a second.

@@ -78,6 +78,7 @@ as long as the files do not change.`,
 	cmd.Flags().StringVar(&tool, "tool", "", "only the adapters of a `tool`")
 	cmd.Flags().BoolVar(&refresh, "refresh", false, "forget what is remembered of adapters and servers")
 	a.SettingFlags(cmd, "adapters", "json")
+	completeTools(a, cmd)
 	return cmd
 }
 

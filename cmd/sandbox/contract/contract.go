@@ -25,6 +25,7 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -103,26 +104,6 @@ func registryOf(s settings.Settings) (registry.Registry, error) {
 	return cli.ReadFile(registryFile, s.ToolRegistry, registry.Parse)
 }
 
-// CompleteTools completes the IDs of the tools of the registry.
-func CompleteTools(a *cli.App) cobra.CompletionFunc {
-	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		const how = cobra.ShellCompDirectiveNoFileComp
-		s, err := a.Settings()
-		if err != nil {
-			return nil, how
-		}
-		tools, err := registryOf(s)
-		if err != nil {
-			return nil, how
-		}
-		var all []cobra.Completion
-		for _, tool := range tools.Tools() {
-			all = append(all, cobra.CompletionWithDesc(tool.ID, terminal.Line(tool.Name+": "+tool.Description)))
-		}
-		return all, how
-	}
-}
-
 // withTools runs a command that only needs the registry.
 func withTools(a *cli.App, do func(s settings.Settings, tools registry.Registry) error) func(*cobra.Command, []string) error {
 	return a.With(func(_ context.Context, s settings.Settings, _ []string) error {
@@ -174,7 +155,26 @@ default.`,
 	}
 	cmd.Flags().StringVar(&tool, "tool", "python", "ID or name of a `tool` of the registry")
 	a.SettingFlags(cmd, "tool_registry")
+	completeTools(a, cmd)
 	return cmd
+}
+
+// completeTools completes --tool with the tools that may be used.
+func completeTools(a *cli.App, cmd *cobra.Command) {
+	err := cmd.RegisterFlagCompletionFunc("tool", func(*cobra.Command, []string, string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
+		if s, err := a.Settings(); err == nil {
+			tools, _ := registryOf(s) // none, if it cannot be read
+			for _, t := range tools.Tools() {
+				if t.Status != registry.Blocked {
+					found = append(found, cobra.CompletionWithDesc(t.Name, terminal.Line(text.OneLine(t.Description))))
+				}
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // the command has no such flag
+	}
 }
 
 // findTool finds a tool that may be used by its ID or its name.

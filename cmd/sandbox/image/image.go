@@ -16,7 +16,6 @@ import (
 	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 )
 
@@ -24,13 +23,14 @@ import (
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Create, pull, lock and show the images that programs run in",
+		Short: "Build, pull, lock and show the images that programs run in",
 		Example: `  sandbox image list
   sandbox image ensure debian
+  sandbox image build tools --debian git,python3-yaml
   sandbox image verify`,
 	}
 	cmd.AddCommand(newEnsure(a), newBuild(a), newPull(a),
-		newList(a), newLock(a), newVerify(a),
+		newList(a), newRemove(a), newLock(a), newUnlock(a), newVerify(a),
 		newInspect(a), newExport(a), newImport(a), newPrune(a))
 	return cmd
 }
@@ -80,74 +80,6 @@ func (t *tools) progressTerminal() (fd uintptr, terminal bool) {
 	return file.Fd(), true
 }
 
-func newList(a *cli.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the images of the catalog",
-		Example: "  sandbox image list",
-		Args:    cobra.NoArgs,
-		RunE:    with(a, func(ctx context.Context, t *tools, _ []string) error { return t.list(ctx) }),
-	}
-	a.SettingFlags(cmd, "json")
-	return cmd
-}
-
-// listedImage is one image as `image list --json` prints it.
-type listedImage struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	Default     bool   `json:"default"`
-	Present     bool   `json:"present"`
-	Makeable    bool   `json:"makeable"`
-	Locked      bool   `json:"locked"`
-	// LockedID is the ID in the lock if that holds another image, else empty.
-	LockedID  string `json:"locked_id"`
-	Tag       string `json:"tag"`
-	Base      string `json:"base"`
-	ID        string `json:"id"`
-	SizeBytes int64  `json:"size_bytes"`
-	Created   string `json:"created"`
-}
-
-func (t *tools) list(ctx context.Context) error {
-	lock, _, err := t.settings.Lock()
-	if err != nil {
-		return err
-	}
-	all, err := images.List(ctx, t.store(), t.catalog)
-	if err != nil {
-		return err
-	}
-	list := []listedImage{}
-	var rows [][]string
-	differ := false
-	for _, i := range all {
-		locked := i.Present && lock.Check(i.Resolved) == nil
-		list = append(list, listedImage{Name: i.Name, Description: i.Description, Default: i.Default, Present: i.Present,
-			Makeable: true, Locked: locked, LockedID: lock.OtherID(i.Resolved), Tag: i.Tag(), Base: i.Base.String(), ID: i.Image.ID, SizeBytes: i.Image.SizeBytes, Created: i.Image.Created})
-		name, there, held, size := i.Name, "no", "no", "-"
-		if i.Default {
-			name += " (default)"
-		}
-		if i.Present {
-			there, size = "yes", text.Size(i.Image.SizeBytes)
-		}
-		switch {
-		case locked:
-			held = "yes"
-		case lock.OtherID(i.Resolved) != "":
-			held, differ = "differs", true
-		}
-		rows = append(rows, []string{name, there, held, size, i.Description})
-	}
-	if err := t.ShowTable(t.settings, list, []string{"NAME", "PRESENT", "LOCKED", "SIZE", "DESCRIPTION"}, rows); err != nil || !differ || t.settings.JSON {
-		return err
-	}
-	fmt.Fprintln(t.Err, "the lock holds another image than the engine has; see what differs with: sandbox image verify")
-	return nil
-}
-
 func newPull(a *cli.App) *cobra.Command {
 	var opts pull.Options
 	cmd := &cobra.Command{
@@ -174,7 +106,7 @@ goes to stdout, the progress to stderr.`,
 				return err
 			}
 			if !pulled {
-				fmt.Fprintf(t.Err, "image %s is there\n", image.Reference)
+				fmt.Fprintf(t.Err, "the engine has %s\n", image.Reference)
 			}
 			return t.Print("%s\n", image.ID)
 		}),
@@ -187,7 +119,7 @@ goes to stdout, the progress to stderr.`,
 // buildFlags gives a command the flags of a build.
 func buildFlags(cmd *cobra.Command, opts *build.Options) {
 	ignoreMovedTagFlag(cmd, &opts.Pull.IgnoreMovedTag)
-	cmd.Flags().StringVar(&opts.Network, "build-network", "", "`network` for the build of an image with Python requirements, such as host (default: the engine's default)")
+	cmd.Flags().StringVar(&opts.Network, "build-network", "", "`network` for a build with Python requirements or from a Dockerfile, such as host (default: the engine's default)")
 	cmd.Flags().StringVar(&opts.PipIndex, "pip-index", "", "`URL` of the package index for these requirements (default: PyPI); it stays in the image's history")
 }
 
@@ -195,47 +127,58 @@ func ignoreMovedTagFlag(cmd *cobra.Command, into *bool) {
 	cmd.Flags().BoolVar(into, "ignore-moved-tag", false, "pull the pinned digest although the tag beside it names another one")
 }
 
-func newBuild(a *cli.App) *cobra.Command {
-	opts := build.Options{Force: true}
-	cmd := &cobra.Command{
-		Use:   "build [NAME]",
-		Short: "Create an image of the catalog, also if the engine has it",
-		Long: `Create an image of the catalog, also if the engine has it; without a name, the default.
-The image that it replaces is removed unless something uses it. The ID of the new
-one goes to stdout, the progress to stderr. As with 'sandbox image ensure --force', a new
-one that differs from the locked one of its recipe has to be accepted with
-'sandbox image lock'.`,
-		Example: `  sandbox image build debian
-  sandbox image build python --pip-index https://pypi.example/simple`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
-			return t.ensure(ctx, nameArgument(args), opts)
-		}),
-	}
-	buildFlags(cmd, &opts)
-	return cmd
-}
-
 // ensure creates the image of this name, or the default, and locks it.
 func (t *tools) ensure(ctx context.Context, name string, opts build.Options) error {
-	if t.settings.LockPath() != "" { // before minutes of work
+	if err := t.prepare(&opts); err != nil {
+		return err
+	}
+	image, made, err := build.Ensure(ctx, t.api, t.catalog, name, opts)
+	if err != nil {
+		return err
+	}
+	if !made {
+		fmt.Fprintf(t.Err, "the engine has image %s (%s)\n", image.Name, image.Reference)
+	}
+	locked, err := t.settleLock(ctx, image.Name)
+	if err != nil {
+		return err
+	}
+	return t.showMade(image, made, locked)
+}
+
+// prepare completes the options of a build. It fails, before minutes of work, if the image
+// cannot be locked afterwards.
+func (t *tools) prepare(opts *build.Options) error {
+	if t.settings.LockPath() != "" {
 		if _, err := t.settings.PlaceOfLock(); err != nil {
 			return err
 		}
 	}
 	opts.Dockerfile, opts.Requirements, opts.Pull.Progress = evalbox.DockerfileRunner, evalbox.Requirements, t.Err
 	opts.Pull.TerminalFD, opts.Pull.Terminal = t.progressTerminal()
-	image, made, err := build.Ensure(ctx, t.api, t.catalog, name, opts)
-	if err != nil {
-		return err
-	}
-	if !made {
-		fmt.Fprintf(t.Err, "image %s is there (%s)\n", image.Name, image.Reference)
-	}
-	if err := t.settleLock(ctx, image.Name); err != nil {
-		return err
-	}
-	return t.Print("%s\n", image.ID)
+	return nil
+}
+
+// madeImage is the JSON of `image ensure` and `image build`.
+type madeImage struct {
+	Schema    string `json:"schema"`
+	Name      string `json:"name"`
+	Reference string `json:"reference"`
+	ID        string `json:"id"`
+	Content   string `json:"content"`
+	Platform  string `json:"platform"`
+	// Made says that the image was built just now.
+	Made bool `json:"made"`
+	// Locked says that the lock has it.
+	Locked bool   `json:"locked"`
+	Lock   string `json:"lock"`
+}
+
+// showMade prints the ID of an image that was built or found.
+func (t *tools) showMade(r images.Resolved, made, locked bool) error {
+	v := madeImage{Schema: "evalbox/image/v1", Name: r.Name, Reference: r.Reference, ID: r.ID, Content: r.Content,
+		Platform: r.Platform, Made: made, Locked: locked, Lock: t.settings.LockPath()}
+	return t.Show(t.settings, v, func() error { return t.Print("%s\n", r.ID) })
 }
 
 func newEnsure(a *cli.App) *cobra.Command {
@@ -252,14 +195,17 @@ credentials are those of docker login.
 An image that the lock has no entry for is locked, and so is one whose recipe in the
 catalog has changed. An entry of the same recipe stands: if the image is another one,
 as after --force, the exit code is 1 and runs refuse the image until it is accepted
-with 'sandbox image lock'.`,
+with 'sandbox image lock'. Once there is a lock, runs refuse every image that it does
+not have: lock your own with 'sandbox image lock NAME', or build it with
+'sandbox image build', which locks it.`,
 		Example: "  sandbox image ensure debian",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
 			return t.ensure(ctx, nameArgument(args), opts)
 		}),
 	}
-	cmd.Flags().BoolVar(&opts.Force, "force", false, "create it again although it is there")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "create it again although the engine has it")
 	buildFlags(cmd, &opts)
+	a.SettingFlags(cmd, "json")
 	return cmd
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
 	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 )
 
 func newLock(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "lock [NAME...]",
 		Short: "Record what images are, so that runs refuse others",
 		Long: `Record what images are now: their ID, what they stand on and what is installed in them.
@@ -36,29 +37,100 @@ goes to stdout.`,
 			if len(names) == 0 {
 				names = []string{t.catalog.Default}
 			}
+			done := lockChanges{Schema: "evalbox/image-locks/v1", Lock: path, Locked: []lockedImage{}}
 			for _, name := range names {
 				change, err := lock.Put(ctx, t.store(), t.catalog, path, name)
 				if err != nil {
-					return err
+					return errors.Join(err, t.showLocked(done))
+				}
+				done.Locked = append(done.Locked, lockedImage{Entry: change.After, Changed: change.Changed, Diff: change.Diff()})
+				if t.settings.JSON {
+					continue
 				}
 				if err := t.PrintAll(render.LockChange(change, path)); err != nil {
 					return err
 				}
 			}
-			return nil
+			return t.showLocked(done)
 		}),
 	}
+	a.SettingFlags(cmd, "json")
+	return cmd
+}
+
+// lockChanges is the JSON of `image lock` and `image unlock`.
+type lockChanges struct {
+	Schema string `json:"schema"`
+	// Lock is the file.
+	Lock     string        `json:"lock"`
+	Locked   []lockedImage `json:"locked,omitempty"`
+	Unlocked []string      `json:"unlocked,omitempty"`
+}
+
+// lockedImage is one entry that was written.
+type lockedImage struct {
+	lock.Entry
+
+	Changed bool          `json:"changed"`
+	Diff    packages.Diff `json:"diff"`
+}
+
+// showLocked prints the changes for programs; people have read them already.
+func (t *tools) showLocked(done lockChanges) error {
+	if !t.settings.JSON {
+		return nil
+	}
+	return t.PrintJSON(done)
+}
+
+func newUnlock(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "unlock NAME...",
+		Short: "Remove images from the lock, so that runs refuse them",
+		Long: `Remove the entries of these images from the lock. The images stay in the engine.
+
+While the lock file exists, runs refuse an image that it does not have. To run images
+without a lock, delete the file; 'sandbox config' shows its path.`,
+		Example: "  sandbox image unlock mine",
+		Args:    cobra.MinimumNArgs(1),
+		// No engine is asked: the image of an entry may be gone.
+		RunE: a.With(func(ctx context.Context, s settings.Settings, names []string) error {
+			t := &tools{App: a, settings: s}
+			path, err := s.PlaceOfLock()
+			if err != nil {
+				return err
+			}
+			done := lockChanges{Schema: "evalbox/image-locks/v1", Lock: path, Unlocked: []string{}}
+			for _, name := range names {
+				if _, err := lock.Drop(ctx, path, name); err != nil {
+					return cli.WithHint(errors.Join(err, t.showLocked(done)), "see the locked images with: sandbox image list")
+				}
+				done.Unlocked = append(done.Unlocked, name)
+				if s.JSON {
+					continue
+				}
+				if err := a.Print("unlocked %s in %s\n", name, path); err != nil {
+					return err
+				}
+			}
+			return t.showLocked(done)
+		}),
+	}
+	a.SettingFlags(cmd, "json")
+	return cmd
 }
 
 // settleLock locks an image that was just created or found, and says so on stderr.
 // Where the lock holds another one, it says how they differ, and the exit code
 // becomes that of a problem. An account without a place for a lock has none.
-func (t *tools) settleLock(ctx context.Context, name string) error {
+func (t *tools) settleLock(ctx context.Context, name string) (locked bool, err error) {
 	path := t.settings.LockPath()
 	if path == "" {
-		fmt.Fprintln(t.Err, "the image is not locked: this account has no folder for configuration; name a file with --lock")
-		return nil
+		t.sayUnlockable()
+		return false, nil
 	}
+	_, readErr := lock.Read(path)
+	first := errors.Is(readErr, fs.ErrNotExist)
 	change, err := lock.Settle(ctx, t.store(), t.catalog, path, name)
 	var differs *lock.UnlockedError
 	switch {
@@ -70,15 +142,22 @@ func (t *tools) settleLock(ctx context.Context, name string) error {
 		for _, line := range differs.Diff.Lines() {
 			fmt.Fprintf(t.Err, "  %s\n", terminal.Line(line))
 		}
-		return err
+		return false, err
 	case err != nil:
-		return err
+		return false, err
 	case change.Changed && change.Before != nil:
 		fmt.Fprintf(t.Err, "image %s is locked anew in %s, because its recipe has changed\n", name, path)
 	case change.Changed:
 		fmt.Fprintf(t.Err, "image %s is locked in %s\n", name, path)
 	}
-	return nil
+	if first {
+		fmt.Fprintln(t.Err, "from now on, runs refuse every image that is not in the lock; add one of your own with: sandbox image lock NAME")
+	}
+	return true, nil
+}
+
+func (t *tools) sayUnlockable() {
+	fmt.Fprintln(t.Err, "the image is not locked: this account has no directory for configuration; name a file with --lock")
 }
 
 func newVerify(a *cli.App) *cobra.Command {

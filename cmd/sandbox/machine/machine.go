@@ -21,7 +21,7 @@ import (
 
 // NewDoctor returns the command `doctor`.
 func NewDoctor(a *cli.App) *cobra.Command {
-	deep := false
+	deep, gpus := false, false
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what works on this machine, and suggest fixes for the rest",
@@ -29,8 +29,11 @@ func NewDoctor(a *cli.App) *cobra.Command {
 in the sandbox that try to break each limit. The exit code is 1 if a check failed.
 
 With --deep, more than 150 hostile and honest programs run as well, each with an exact expectation.
-That takes a minute or two.`,
-		Example: "  sandbox doctor\n  sandbox doctor --deep\n  sandbox doctor --json",
+That takes a minute or two.
+
+With --gpu, it also reports the NVIDIA devices, the driver, what the engine can hand out
+and what nvidia-smi says, and runs a program with one GPU that lists what it sees.`,
+		Example: "  sandbox doctor\n  sandbox doctor --gpu\n  sandbox doctor --deep\n  sandbox doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error {
 			machine, err := machine(a, s)
@@ -40,7 +43,7 @@ That takes a minute or two.`,
 			if machine.Runner != nil {
 				defer machine.Runner.Close()
 			}
-			machine.Deep = deep
+			machine.Deep, machine.GPU = deep, gpus
 			findings, err := doctor.Examine(ctx, machine)
 			if err != nil {
 				return err
@@ -55,12 +58,21 @@ That takes a minute or two.`,
 					}
 				}
 			}
-			return a.Show(s, findings, func() error { return printFindings(a, findings) })
+			return a.Show(s, doctorReport{"evalbox/doctor/v1", a.Code == 0, findings}, func() error { return printFindings(a, findings) })
 		}),
 	}
 	cmd.Flags().BoolVar(&deep, "deep", false, "also run hostile and honest programs, each with an exact expectation")
+	cmd.Flags().BoolVar(&gpus, "gpu", false, "also report the GPUs, and run a program with one")
 	a.SettingFlags(cmd, "image", "runtime", "transfer", "json")
 	return cmd
+}
+
+// doctorReport is the JSON of `doctor`.
+type doctorReport struct {
+	Schema string `json:"schema"`
+	// OK says that no check failed.
+	OK       bool             `json:"ok"`
+	Findings []doctor.Finding `json:"findings"`
 }
 
 // machine is the machine that the settings describe. The caller closes its runner, if
@@ -173,6 +185,7 @@ var version = "dev"
 
 // versionReport is the JSON of `version --json`.
 type versionReport struct {
+	Schema   string `json:"schema"`
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
 	Go       string `json:"go"`
@@ -224,7 +237,7 @@ func PrintVersion(ctx context.Context, a *cli.App, asJSON bool) error {
 
 // ownVersion is the version of the release, or else that of the toolchain.
 func ownVersion() versionReport {
-	v := versionReport{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionReport{Schema: "evalbox/version/v1", Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

@@ -19,7 +19,7 @@ import (
 func NewAdopt(a *cli.App) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "adopt ID | --all",
+		Use:   "adopt RUN | --all",
 		Short: "Finish a run whose own process died",
 		Long: `Finish a run whose process died or was killed. The program does not notice that: it
 goes on until its end or its time limit, and the engine keeps its output. This command
@@ -33,12 +33,14 @@ so, and ./final is as it was before.
 With --all: every such run of the state directory, without the output of the programs.
 'sandbox gc' finishes those whose programs have ended, and leaves the others alone.
 
-The exit code is that of 'sandbox run'; with --all it is 0 if every run was finished.`,
+The exit code is that of 'sandbox run'; with --all it is 0 if every run was finished.
+
+` + handleHelp,
 		Example: "  sandbox adopt 20260102t150405-1a2b3c4d5e\n  sandbox adopt --all",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) == 1) {
-				return cli.Usagef(cmd.CommandPath(), "adopt: give the ID of a run, or --all")
+				return cli.Usagef(cmd.CommandPath(), "adopt: which run? give an ID, a name, or last; or --all")
 			}
 			return a.With(func(ctx context.Context, s settings.Settings, args []string) error {
 				if all {
@@ -50,7 +52,7 @@ The exit code is that of 'sandbox run'; with --all it is 0 if every run was fini
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every run whose process died")
 	a.SettingFlags(cmd, "json", "quiet", "raw")
-	return cmd
+	return cli.TakesHandles(cmd)
 }
 
 func adopt(ctx context.Context, a *cli.App, s settings.Settings, id string) error {
@@ -59,6 +61,9 @@ func adopt(ctx context.Context, a *cli.App, s settings.Settings, id string) erro
 		return err
 	}
 	defer x.Close()
+	if id, err = x.Box.Store().Find(id); err != nil {
+		return err
+	}
 	x.AnnounceEnd(ctx)
 	res, adoptErr := x.Box.Adopt(ctx, id, x.IO, x.Hooks)
 	_ = x.Ended() // the result has all output

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -21,15 +22,29 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
+// containersDocument is the JSON of `ps`.
+type containersDocument struct {
+	Schema     string            `json:"schema"`
+	Containers []listedContainer `json:"containers"`
+}
+
 // listedContainer is one container as `ps --json` prints it.
 type listedContainer struct {
-	RunID     string    `json:"run_id"`
-	Name      string    `json:"name"`
-	Container string    `json:"container"`
+	RunID     string `json:"run_id"`
+	Name      string `json:"name"`
+	Container string `json:"container"`
+	// Image is the name by which the run asked for the image; without its record it is the ID.
 	Image     string    `json:"image"`
+	ImageID   string    `json:"image_id"`
 	Running   bool      `json:"running"`
 	Status    string    `json:"status"`
-	Created   time.Time `json:"created"`
+	StartedAt time.Time `json:"started_at"`
+	// OwnerPID is the process that owns the run, and Owner whether it is running, gone or, on
+	// another machine or in another PID namespace, unknown.
+	OwnerPID int    `json:"owner_pid"`
+	Owner    string `json:"owner"`
+	// SecondsLeft is the time until the time limit of the program; null without a program.
+	SecondsLeft *float64 `json:"seconds_left"`
 	// Swept says that `gc` would remove it, Reason why or why not.
 	Swept  bool   `json:"would_be_swept"`
 	Reason string `json:"reason"`
@@ -40,8 +55,9 @@ func NewPs(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the containers of runs on the engine",
-		Long: `List the containers of runs that the engine has, of every controller, and whether the
-process that owns each of them still lives.`,
+		Long: `List the containers of runs that the engine has, also those of other users and state
+directories: the image, the process that owns the run and whether it still runs, and the time
+until the time limit of the program.`,
 		Example: "  sandbox ps",
 		Args:    cobra.NoArgs,
 		RunE: a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner, _ []string) error {
@@ -61,44 +77,72 @@ process that owns each of them still lives.`,
 			for _, c := range report.Left {
 				left[c.Container] = c.Reason
 			}
-			all := []listedContainer{}
+			document := containersDocument{"evalbox/containers/v1", []listedContainer{}}
 			var rows [][]string
 			for _, c := range containers {
 				reason, swept := removed[c.Name]
+				facts := runner.Facts(c)
 				listed := listedContainer{
-					RunID: c.Labels[spec.LabelRun], Name: c.Labels[spec.LabelName], Container: c.Name, Image: c.Image,
-					Running: c.Running, Status: c.Status, Created: c.CreatedAt, Swept: swept, Reason: cmp.Or(reason, left[c.Name]),
+					RunID: c.Labels[spec.LabelRun], Name: c.Labels[spec.LabelName], Container: c.Name, Image: cmp.Or(facts.Image, c.Image), ImageID: c.Image,
+					Running: c.Running, Status: c.Status, StartedAt: c.CreatedAt, OwnerPID: facts.OwnerPID, Owner: facts.Owner,
+					Swept: swept, Reason: cmp.Or(reason, left[c.Name]),
 				}
-				all = append(all, listed)
-				rows = append(rows, []string{listed.RunID, listed.Name, listed.Status, listed.Image, listed.Reason})
+				timeLeft := "-"
+				if !facts.Until.IsZero() && c.Running {
+					seconds := max(0, time.Until(facts.Until).Seconds())
+					listed.SecondsLeft, timeLeft = &seconds, text.Seconds(math.Round(seconds))
+				}
+				document.Containers = append(document.Containers, listed)
+				id := listed.RunID
+				if a.OutTerminal {
+					id = record.ShortID(id)
+				}
+				rows = append(rows, []string{id, listed.Name, listed.Status, imageName(listed.Image), ownerText(listed), timeLeft})
 			}
-			return a.ShowTable(s, all, []string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER"}, rows)
+			return a.ShowTable(s, document, []string{"RUN", "NAME", "STATUS", "IMAGE", "OWNER", "TIME LEFT"}, rows)
 		}),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
 
+// imageName is the name of an image in a table: of one without a name, the beginning of its ID.
+func imageName(image string) string {
+	if digest, ok := strings.CutPrefix(image, "sha256:"); ok {
+		return digest[:min(12, len(digest))]
+	}
+	return image
+}
+
+// ownerText is the process of a run and whether it runs, such as "5648 running".
+func ownerText(c listedContainer) string {
+	if c.OwnerPID == 0 {
+		return c.Owner
+	}
+	return fmt.Sprintf("%d %s", c.OwnerPID, c.Owner)
+}
+
 // NewGC returns the command `gc`.
 func NewGC(a *cli.App) *cobra.Command {
 	var opts sandbox.GCOptions
 	var class string
-	var olderThan time.Duration
+	var olderThan *time.Duration
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Finish runs whose own process died, and remove what is left",
 		Long: `Finish the runs whose own process died and whose programs have ended, as 'sandbox
-adopt' does. Then remove the containers that runs, or the reading of images, left behind.
-A program that still runs goes on until its time limit.
-The container of a live owner is never touched, nor anything that is not ours.
+adopt' does. Then remove the containers that such runs, or interrupted image scans, left
+behind. A program that still runs goes on until its time limit. The container of a live
+process is never touched, nor anything that evalbox did not create; 'sandbox ps' lists them.
 Contracts that were carried out by such a process get their outcome: abandoned.
+To delete the records of old runs see 'sandbox prune'.
 
 With --retention the records of contracts of one class are deleted instead, and no
 container is looked at: session is what left nothing but streams and an exit code,
 evidence what left files, or was approved or referred to. Trials of all harnesses that
 are as old leave the log of trials, whatever the class. Records and trials are kept
 until somebody deletes them.`,
-		Example: "  sandbox gc --dry-run\n  sandbox gc --kept\n  sandbox gc --retention session --older-than 24h",
+		Example: "  sandbox gc --dry-run\n  sandbox gc --kept\n  sandbox gc --retention session --older-than 1d",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			known := class == contract.RetainSession || class == contract.RetainEvidence
@@ -109,7 +153,7 @@ until somebody deletes them.`,
 			}
 			if class != "" {
 				return a.With(func(_ context.Context, s settings.Settings, _ []string) error {
-					return expire(a, s, class, olderThan, opts.DryRun)
+					return expire(a, s, class, *olderThan, opts.DryRun)
 				})(cmd, args)
 			}
 			return a.WithRunner(func(ctx context.Context, s settings.Settings, runner *sandbox.Runner, _ []string) error {
@@ -120,7 +164,7 @@ until somebody deletes them.`,
 	cmd.Flags().BoolVar(&opts.DryRun, "dry-run", false, "only say what would be removed")
 	cmd.Flags().BoolVar(&opts.Kept, "kept", false, "also what --keep left behind")
 	cmd.Flags().StringVar(&class, "retention", "", "delete records of contracts of this `class` instead: session or evidence")
-	cmd.Flags().Var(cli.Duration(&olderThan), "older-than", "with --retention: only those that are older, such as 720h (required)")
+	cmd.Flags().Var(cli.Optional(&olderThan, "duration", readAge), "older-than", "with --retention: only those that are older, such as 30d (required)")
 	a.SettingFlags(cmd, "json")
 	return cmd
 }
@@ -160,10 +204,11 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 	for _, c := range report.Removed {
 		lines = append(lines, fmt.Sprintf("%s %s: %s", verb, c.Container, c.Reason))
 	}
-	for _, c := range report.Left {
-		lines = append(lines, fmt.Sprintf("left %s: %s", c.Container, c.Reason))
+	kept := "kept"
+	if opts.DryRun {
+		kept = "would keep"
 	}
-	counts := fmt.Sprintf("%s %d, left %d", verb, len(report.Removed), len(report.Left))
+	counts := fmt.Sprintf("%s %d, %s %d", verb, len(report.Removed), kept, len(report.Left))
 	if n := len(report.Finished); n > 0 {
 		counts = fmt.Sprintf("%s %d, %s", finishing(opts.DryRun), n, counts)
 	}

@@ -29,7 +29,7 @@ type runFlags struct {
 	aliases                   cli.AliasFlags
 	id, name, input, final    string
 	interactive, keep, dryRun bool
-	noSummary                 bool
+	detach, noSummary         bool
 	// dash is the number of arguments before "--", -1 without one.
 	dash int
 	// known reports whether a word is a flag of the command.
@@ -68,12 +68,14 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
   sandbox run --input data --alias /kaggle/input=input --alias submission.csv=final/submission.csv solve.py
   sandbox run --json -- python3 -c 'print(1)' > result.json
   sandbox run -e SEED=7 --gpus all train.py
+  sandbox run -d train.py                         in the background
   sandbox run --dry-run train.py                  show the plan, run nothing`,
 		Args: cobra.ArbitraryArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			f.dash = cmd.ArgsLenAtDash()
 			f.known = func(word string) bool { return cmd.Flags().Lookup(word) != nil }
-			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"))
+			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"), cli.Apart("json", "json-lines"), cli.Apart("dry-run", "json-lines"),
+				cli.Apart("detach", "interactive"), cli.Apart("detach", "dry-run"), cli.Apart("detach", "json-lines"))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error { return run(ctx, a, s, *f, args) }),
 	}
@@ -93,9 +95,12 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
 	f.labels.Register(flags)
 	a.SettingFlags(cmd, "json", "quiet", "raw")
+	flags.BoolVar(&a.Events.On, "json-lines", false, "print events as JSON lines on stdout, and nothing else there: see docs/events.md")
 	flags.BoolVar(&f.noSummary, "no-summary", false, "leave out the last line about the run, and hints; warnings stay")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the plan as JSON and run nothing")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "run in the background: print the ID once the program runs; then see 'sandbox logs', wait and stop")
 	flags.BoolVar(&f.keep, "keep", false, "leave the container behind for inspection")
+	cmd.SetUsageFunc(cli.GroupedUsage)
 	return cmd
 }
 
@@ -103,10 +108,18 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	a.FieldHints = map[string]string{
 		"final": "name a directory of its own with --final; without it the outputs stay in the run's record",
 	}
+	s.JSON = s.JSON || a.Events.On
 	req, clean, err := f.request(a, s, args)
 	defer clean()
 	if err != nil {
 		return err
+	}
+	view := cli.Piped
+	if f.detach {
+		if !isDetached(a) {
+			return detach(ctx, a, s)
+		}
+		view = cli.Hidden
 	}
 	if word := f.misplaced(req); word != "" && !a.IsQuiet(s) {
 		a.Say("hint: %s after the script is an argument of the script; flags of run come before it", word)
@@ -114,11 +127,14 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	if near := nearScript(req.Script); near != "" {
 		a.FieldHints["script"] = "did you mean " + near + "?"
 	}
-	x, err := a.Begin(ctx, s, cli.Piped)
+	x, err := a.Begin(ctx, s, view)
 	if err != nil {
 		return err
 	}
 	defer x.Close()
+	if f.detach {
+		announce(a, &x.Hooks)
+	}
 	if f.dryRun {
 		spec, err := x.Box.Plan(ctx, req)
 		if err != nil {
@@ -128,6 +144,9 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	}
 	if f.interactive {
 		x.IO.Stdin = a.In
+	}
+	if a.Events.On {
+		x.Follow(f.id)
 	}
 	res, runErr := x.Box.Run(ctx, req, x.IO, x.Hooks)
 	shown := x.Ended()

@@ -223,8 +223,26 @@ type connectionError struct{ class, err error }
 var callAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(Get|Head|Post|Put|Delete) "[^"]*": `) })
 
 func (e *connectionError) Error() string {
-	return engine.ErrUnavailable.Error() + ": " + callAddress().ReplaceAllString(e.err.Error(), "")
+	text := callAddress().ReplaceAllString(e.err.Error(), "")
+	switch denied := deniedPattern().FindStringSubmatch(text); {
+	case denied != nil:
+		return "permission denied at " + denied[1]
+	case silentPattern().MatchString(text):
+		text = silentPattern().ReplaceAllString(text, "nothing answers at $1")
+	}
+	return engine.ErrUnavailable.Error() + ": " + text
 }
+
+// The sentences of the client about an engine that does not answer, and about one that this
+// user may not use. The latter repeats itself at each layer.
+var (
+	silentPattern = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`Cannot connect to the Docker daemon at (\S+)\. Is the docker daemon running\?`)
+	})
+	deniedPattern = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^permission denied while trying to connect to the Docker daemon socket at ([^\s:]+:[^\s:]+)`)
+	})
+)
 
 func (e *connectionError) Unwrap() []error { return []error{e.class, e.err} }
 
@@ -235,12 +253,12 @@ func (e *connectionError) Hint() string {
 	switch text := e.Error(); {
 	case errors.Is(e.class, engine.ErrPermission):
 		return "add your user to the docker group (which makes it root on this machine), use sudo, or name another engine with --host or --context"
-	case strings.Contains(text, "daemon at "+client.DefaultDockerHost+". "):
+	case text == engine.ErrUnavailable.Error()+": nothing answers at "+client.DefaultDockerHost:
 		return "is the engine running? try: sudo systemctl start docker; or name another with --host, --context or DOCKER_HOST"
-	case strings.Contains(text, "daemon at unix://"):
-		return "nothing answers at that socket: " + address + ", and start its engine"
-	case strings.Contains(text, "daemon at "):
-		return "nothing answers at that host and port: " + address + ", and that its engine runs and may be reached"
+	case strings.Contains(text, "nothing answers at unix://"):
+		return "start the engine of that socket, or " + address
+	case strings.Contains(text, "nothing answers at "):
+		return "check that the engine there runs and can be reached, or " + address
 	}
 	return "is the engine running? see what is wrong with: sandbox doctor; or name another with --host, --context or DOCKER_HOST"
 }

@@ -28,7 +28,7 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 	defer cancel()
 	said, err := e.api.Info(ctx)
 	if err != nil {
-		return engine.Info{}, fmt.Errorf("asking the engine: %w", e.questionError(ctx, err))
+		return engine.Info{}, e.questionError(ctx, err)
 	}
 	local := dockerhost.IsLocal(e.api.DaemonHost()) && sameMachine(ctx, e.api.DaemonHost(), said.KernelVersion)
 	info := engineInfo(said, e.api.ClientVersion(), local)

@@ -1,0 +1,172 @@
+package runs
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/record"
+)
+
+// Values of --status that several statuses have.
+const (
+	statusFailed    = "failed"
+	statusSucceeded = "succeeded"
+)
+
+// statuses are the values of --status, with descriptions.
+func statuses() []cobra.Completion {
+	all := []cobra.Completion{
+		cobra.CompletionWithDesc(string(record.Running), "it has not ended"),
+		cobra.CompletionWithDesc(string(record.Lost), "its own process died, and nobody finished it"),
+		cobra.CompletionWithDesc(statusSucceeded, "the program exited with 0; of a contract: success"),
+		cobra.CompletionWithDesc(statusFailed, "it ended in any other way"),
+	}
+	for _, s := range result.Statuses() {
+		all = append(all, s.String())
+	}
+	return all
+}
+
+// selection picks runs by how they ended, by name, label and time.
+type selection struct {
+	status []string
+	name   string
+	labels []string
+	// since and before are zero for any time.
+	since, before time.Time
+}
+
+// register adds the flags to a command.
+func (s *selection) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(cli.List(&s.status, "list", cli.Each(readStatus)), "status", "only these: running, lost, succeeded, failed, or a status such as timed_out; with commas between them")
+	flags.StringVar(&s.name, "name", "", "only runs whose name matches `glob`, such as 'train*'")
+	flags.StringArrayVarP(&s.labels, "label", "l", nil, "only runs with label `NAME[=VALUE]`; repeated: with all of them")
+	cli.Choices(cmd, "status", statuses()...)
+}
+
+// check returns the first problem of the flags.
+func (s *selection) check(cmd *cobra.Command) error {
+	_, err := path.Match(s.name, "")
+	return cli.Check(cmd, cli.Wrong(err != nil, "--name %q: is not a pattern", s.name))
+}
+
+func readStatus(text string) (string, error) {
+	for _, known := range statuses() {
+		if value, _, _ := strings.Cut(known, "\t"); value == text {
+			return text, nil
+		}
+	}
+	return "", errors.New("must be running, lost, succeeded, failed, or a status of a result: " + strings.Join(resultStatuses(), ", "))
+}
+
+func resultStatuses() (names []string) {
+	for _, s := range result.Statuses() {
+		names = append(names, s.String())
+	}
+	return names
+}
+
+// matches reports whether a run is selected; c is its contract, nil for none.
+func (s *selection) matches(each record.Record, c *contract.Recorded) bool {
+	job := each.Spec.Job
+	if !s.since.IsZero() && each.Created.Before(s.since) || !s.before.IsZero() && !each.Created.Before(s.before) {
+		return false
+	}
+	if matched, _ := path.Match(s.name, job.Name); s.name != "" && !matched {
+		return false
+	}
+	for _, label := range s.labels {
+		name, want, valued := strings.Cut(label, "=")
+		if got, ok := job.Labels[name]; !ok || valued && got != want {
+			return false
+		}
+	}
+	return len(s.status) == 0 || slices.ContainsFunc(s.status, func(status string) bool { return hasStatus(each, c, status) })
+}
+
+// hasStatus reports whether a run has a status of [statuses].
+func hasStatus(each record.Record, c *contract.Recorded, status string) bool {
+	if each.Result == nil {
+		return string(each.State) == status
+	}
+	succeeded := each.Result.Status == result.StatusExited && each.Result.ExitCode == 0
+	if c != nil && c.Outcome != nil {
+		succeeded = c.Outcome.Success
+	}
+	switch status {
+	case statusSucceeded:
+		return succeeded
+	case statusFailed:
+		return !succeeded
+	}
+	return each.Result.Status.String() == status
+}
+
+// readAge reads a duration as settings do, and also days and weeks, such as 30d or 2w.
+func readAge(text string) (time.Duration, error) {
+	const day = 24 * time.Hour
+	for suffix, unit := range map[string]time.Duration{"d": day, "w": 7 * day} {
+		if number, ok := strings.CutSuffix(text, suffix); ok {
+			n, err := strconv.ParseUint(number, 10, 32)
+			if err != nil || n > 36500 {
+				return 0, errors.New("must be a duration, such as 90s, 12h, 30d or 2w")
+			}
+			return time.Duration(n) * unit, nil
+		}
+	}
+	age, err := settings.ReadDuration(text)
+	switch {
+	case err != nil:
+		return 0, errors.New("must be a duration, such as 90s, 12h, 30d or 2w")
+	case age < 0:
+		return 0, errors.New("must not be negative")
+	}
+	return age, nil
+}
+
+// readSince reads a time, or an age before now. A time without a zone is a local one.
+func readSince(now time.Time) func(text string) (time.Time, error) {
+	return func(text string) (time.Time, error) {
+		if age, err := readAge(text); err == nil {
+			return now.Add(-age), nil
+		}
+		for _, form := range []string{time.RFC3339, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+			if at, err := time.ParseInLocation(form, text, time.Local); err == nil {
+				return at, nil
+			}
+		}
+		return time.Time{}, errors.New("must be a duration, such as 1h or 7d, or a time, such as 2026-01-02 or \"2026-01-02 15:04\"")
+	}
+}
+
+// sinceFlag is a flag that [readSince] reads.
+func sinceFlag(target *time.Time) pflag.Value {
+	var given *time.Time
+	read := readSince(time.Now())
+	return cli.Optional(&given, "duration|time", func(text string) (time.Time, error) {
+		at, err := read(text)
+		*target = at
+		return at, err
+	})
+}
+
+// readCount reads a number of runs or lines.
+func readCount(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, errors.New("must be a number, such as 20")
+	}
+	return n, nil
+}

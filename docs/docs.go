@@ -1,0 +1,9 @@
+// Package docs holds the reference pages that `sandbox help TOPIC` shows.
+package docs
+
+import "embed"
+
+// Pages are the pages, such as settings.md.
+//
+//go:embed *.md
+var Pages embed.FS

@@ -1,0 +1,104 @@
+package build
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images"
+)
+
+func TestLabelStages(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"one":       {"FROM a\nRUN b", "FROM a\nL\nRUN b\n"},
+		"stages":    {"# c\nARG X=1\nfrom a as b\nRUN c\n\n FROM d\n", "# c\nARG X=1\nfrom a as b\nL\nRUN c\n\n FROM d\nL\n"},
+		"continued": {"FROM \\\n# c\n\n  a\nRUN x \\\n FROM y\n", "FROM \\\n# c\n\n  a\nL\nRUN x \\\n FROM y\n"},
+		"escape":    {"# escape=`\nFROM a `\n AS b\nRUN c:\\\nFROM d\n", "# escape=`\nFROM a `\n AS b\nL\nRUN c:\\\nFROM d\nL\n"},
+		"crlf":      {"FROM a\r\nRUN b\r\n", "FROM a\nL\nRUN b\n"},
+	} {
+		assert.Equal(t, c.want, labelStages(c.in, "L"), name)
+	}
+}
+
+func TestMakeFromADockerfile(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"app.py": "print(1)\n", "big/data": "left out", "big/kept": "kept", ".dockerignore": "big\n!big/kept\n", "Dockerfile": "FROM scratch\n",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+	}
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
+	eng, opts := newFake(), options(t, new(atomic.Int32))
+	r, err := Make(t.Context(), eng, testCatalog(t), Own{Name: "mine", Dockerfile: "FROM scratch\nCOPY app.py /\n", Dir: dir}, opts)
+	require.NoError(t, err)
+	assert.Equal(t, "evalbox/mine:own", r.Reference)
+	assert.True(t, r.Own)
+	assert.Equal(t, []string{"evalbox/mine:own"}, eng.built.Tags)
+	assert.Equal(t, "default", eng.built.NetworkMode)
+	assert.Empty(t, eng.built.BuildArgs)
+	files := eng.context(t)
+	assert.Equal(t, "print(1)\n", files["app.py"])
+	assert.Equal(t, "kept", files["big/kept"])
+	assert.NotContains(t, files, "big/data")
+	assert.Contains(t, files, "link", "as a link")
+	assert.Empty(t, files["link"])
+	text := files[eng.built.Dockerfile]
+	assert.Contains(t, text, "FROM scratch\nLABEL org.evalbox.image=\"mine\" org.evalbox.recipe=\"")
+	assert.Contains(t, text, "\nCOPY app.py /\n")
+}
+
+func TestMakeFromPackages(t *testing.T) {
+	eng, opts := newFake(), options(t, new(atomic.Int32))
+	var progress bytes.Buffer
+	opts.Pull.Progress = &progress
+	r, err := Make(t.Context(), eng, testCatalog(t), Own{Name: "mine", Debian: []string{"git", "python3-yaml"}}, opts)
+	require.NoError(t, err)
+	assert.Equal(t, "evalbox/mine:own", r.Reference)
+	assert.Equal(t, "none", eng.built.NetworkMode)
+	text := eng.context(t)["Dockerfile.runner"]
+	assert.True(t, strings.HasPrefix(text, opts.Dockerfile))
+	assert.Contains(t, text, `LABEL org.evalbox.own="debian `)
+	assert.Contains(t, text, "with git, python3-yaml")
+}
+
+func TestMakeFromRequirements(t *testing.T) {
+	eng, opts := newFake(), options(t, new(atomic.Int32))
+	opts.PipIndex = "http://127.0.0.1:3141/simple"
+	_, err := Make(t.Context(), eng, testCatalog(t), Own{Name: "mine", Requirements: "tiny==1\n"}, opts)
+	require.NoError(t, err)
+	assert.Equal(t, "default", eng.built.NetworkMode)
+	assert.Equal(t, opts.PipIndex, *eng.built.BuildArgs["PIP_INDEX"])
+	files := eng.context(t)
+	assert.Equal(t, "tiny==1\n", files[pipFile])
+	assert.Contains(t, files["Dockerfile.runner"], "-r /usr/share/evalbox/requirements.txt\nUSER 64646:64646\n")
+}
+
+func TestMakeRefuses(t *testing.T) {
+	cat := testCatalog(t)
+	for name, c := range map[string]struct {
+		own  Own
+		want string
+	}{
+		"a bad name":            {Own{Name: "My Image", Debian: []string{"git"}}, "must be lower-case words"},
+		"a name of the catalog": {Own{Name: "pip", Debian: []string{"git"}}, "is a name of the catalog"},
+		"an option of apt":      {Own{Name: "mine", Debian: []string{"--force"}}, "is not a package name"},
+		"a base that is not in the engine": {
+			Own{Name: "mine", Requirements: "x", Base: "nowhere:1"}, "is neither a name of the catalog nor in the engine",
+		},
+	} {
+		eng := newFake()
+		_, err := Make(t.Context(), eng, cat, c.own, options(t, new(atomic.Int32)))
+		require.ErrorContains(t, err, c.want, name)
+		_, calls := eng.state()
+		assert.Zero(t, calls["build"], name)
+	}
+	_, err := Make(t.Context(), newFake(), images.Catalog{}, Own{Name: "mine", Debian: []string{"git"}}, options(t, new(atomic.Int32)))
+	require.ErrorContains(t, err, "no image of Debian packages")
+}
