@@ -55,6 +55,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
 	var unknown *pflag.NotExistError
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		return UnknownOrHelp(cmd, words) // rather than one of its flags
+	}
 	if errors.As(err, &unknown) {
 		return unknownFlag(cmd, unknown)
 	}
