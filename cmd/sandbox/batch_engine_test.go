@@ -37,7 +37,7 @@ func TestEngineBatchWorkspaceInUse(t *testing.T) {
 	out, errs := runHere(t, cli.ExitSandbox, "batch", "good.py", "--task", "task.yaml")
 	require.Empty(t, out)
 	require.Equal(t, "sandbox: working folder \"work\": is in use by another batch\n"+
-		"sandbox: hint: wait for its end, or choose another folder with --workspace\n", errs)
+		"sandbox: hint: wait for its end, or choose another folder with --output\n", errs)
 	require.NoFileExists(t, "results.jsonl")
 	require.NoError(t, release())
 	runHere(t, 0, "batch", "good.py", "--task", "task.yaml")

@@ -30,7 +30,7 @@ echo '{"step": 1}' > "$4/trace_pack.jsonl"
 `), 0o644))
 	given := 0
 	stdout := &bytes.Buffer{}
-	code := Run(t.Context(), []string{"invoke", "--exec", "sh tool.sh", "--root", root, "--config", tool, "--output", out, "--json"},
+	code := Run(t.Context(), []string{"invoke", "--exec", "sh tool.sh", "--root", root, "--tool-config", tool, "--output", out, "--json"},
 		cli.Streams{In: &bytes.Buffer{}, Out: stdout, Err: &bytes.Buffer{}, Runs: &cli.Runs{}, Ended: func() {
 			given++
 			require.NoError(t, os.Remove(filepath.Join(out, "manifest.json")), "it was looked at already")

@@ -19,8 +19,8 @@ type EgressFlags struct {
 
 // Register adds the flags to a command.
 func (f *EgressFlags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.allow, "allow-host", nil, "`HOST[:PORT]` that the program may reach through a proxy (needs allow_egress): a name, *.name, an address or a range")
-	flags.StringArrayVar(&f.add, "add-host", nil, "`NAME:ADDRESS` that the proxy takes a name for instead of looking it up")
+	flags.Var(List(&f.allow, "HOST[:PORT]", One), "allow-host", "host that the program may reach through a proxy (needs allow_egress): a name, *.name, an address or a range")
+	flags.Var(List(&f.add, "NAME:ADDRESS", One), "add-host", "address that the proxy takes a name for, instead of looking it up")
 	flags.StringVar(&f.level, "egress", "", "network `level` of the proxy: registry, api or open (default: api with --allow-host, else offline)")
 }
 

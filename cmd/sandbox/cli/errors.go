@@ -55,6 +55,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
 	var unknown *pflag.NotExistError
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		return UnknownOrHelp(cmd, words) // rather than one of its flags
+	}
 	if errors.As(err, &unknown) {
 		return unknownFlag(cmd, unknown)
 	}
@@ -270,7 +273,7 @@ var fieldHints = map[string]string{
 	"command":        "give a Python script, or after -- any command of the image",
 	"args":           "pass long input as a file in the folder of --input",
 	"input":          "name a folder with --input; without it ./input is empty",
-	"final":          "choose another with --workspace",
+	"final":          "choose another with --output",
 	"state folder":   "choose another with --state-dir",
 	"transfer":       "leave --transfer out: the files are then copied to an engine that does not see them",
 	"network level":  "permit levels with allow_egress in the user's configuration or SANDBOX_ALLOW_EGRESS; see docs/network.md",
@@ -289,8 +292,8 @@ var fieldHints = map[string]string{
 	"name":           "choose another --name",
 	"id":             "see the IDs of all runs with: sandbox ls; a new run needs no --id, one is made of the time",
 	"ulimit":         "give --ulimit NAME=SOFT[:HARD], such as nofile=1024",
-	"workspace":      "choose another with --workspace",
-	"working folder": "choose another with --workspace",
+	"workspace":      "choose another with --output",
+	"working folder": "choose another with --output",
 	"alias":          "give --alias NAME=TARGET, such as --alias data=input",
 	"mount":          "give other files and folders, which a program may be shown",
 	"tree":           "give another folder, which a program may have a copy of",

@@ -175,6 +175,9 @@ func List[T any](target *[]T, kind string, read func(text string) ([]T, error)) 
 	}}
 }
 
+// One is a function of [List] that takes every text as one value.
+func One(text string) ([]string, error) { return []string{text}, nil }
+
 // Each is a function of [List] that reads values with commas between them.
 func Each[T any](read func(part string) (T, error)) func(text string) ([]T, error) {
 	return func(text string) (all []T, err error) {
@@ -205,9 +208,9 @@ type EnvFlags struct{ Pairs, Files, secrets []string }
 
 // Register adds the flags to a command.
 func (f *EnvFlags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&f.Pairs, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME for the caller's value, if it has one")
+	flags.VarP(List(&f.Pairs, "NAME=VALUE", One), "env", "e", "environment variable; NAME alone takes the caller's value, if there is one")
 	flags.StringArrayVar(&f.Files, "env-file", nil, "`file` of environment variables")
-	flags.StringArrayVar(&f.secrets, "secret", nil, "variable `NAME` of the caller, or NAME=FILE for the content of a file; its value is in no record, plan or log")
+	flags.Var(List(&f.secrets, "NAME[=FILE]", One), "secret", "variable of the caller, or with FILE the content of a file; its value is in no record, plan or log")
 }
 
 // Secrets returns the secrets, without their values.
@@ -322,7 +325,7 @@ type LabelFlags struct{ pairs []string }
 
 // Register adds the flag to a command.
 func (f *LabelFlags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&f.pairs, "label", "l", nil, "label `NAME=VALUE` of each run")
+	flags.VarP(List(&f.pairs, "NAME=VALUE", One), "label", "l", "label of each run")
 }
 
 // Read returns the labels; one without "=" has an empty value.

@@ -83,49 +83,44 @@ func nearestFlag(cmd *cobra.Command, name string) string {
 }
 
 // argumentError is the error for a wrong number of arguments. It names the argument that is
-// missing or too much, by the names in the usage line of the command.
+// missing or too much, by the names in the usage line of the command. The words of a command
+// that has checked its arguments itself are kept.
 func argumentError(cmd *cobra.Command, args []string, err error) error {
 	names := argumentNames(cmd)
-	many := len(names) > 0 && strings.Contains(names[len(names)-1], "...")
+	ofCobra := func(begin string) bool { return strings.HasPrefix(err.Error(), begin) }
 	switch {
-	case len(args) < len(names):
-		return UsageHint(argumentHint(cmd, names[len(args)]), "%s: %s is missing", Subject(cmd), strings.TrimSuffix(names[len(args)], "..."))
-	case many:
+	case !slices.ContainsFunc([]string{"accepts ", "requires ", "unknown command "}, ofCobra):
 		return Misuse(cmd, "%s", err)
-	}
-	switch most := len(names) + optionalArguments(cmd); {
-	case most == 0:
+	case len(args) < len(names) && !strings.HasPrefix(names[len(args)], "["):
+		return UsageHint(argumentHint(cmd, names[len(args)]), "%s: %s is missing", Subject(cmd), strings.TrimSuffix(names[len(args)], "..."))
+	case len(names) == 0 && len(args) > 0:
 		return Misuse(cmd, "takes no argument, and %q is one", args[0])
-	case most < len(args):
-		return Misuse(cmd, "%q is one argument too many", args[most])
+	case len(args) > len(names):
+		return Misuse(cmd, "%q is one argument too many", args[len(names)])
 	}
 	return Misuse(cmd, "%s", err)
 }
 
-// optionalArguments is the number of arguments in the usage line of a command that can be left out.
-func optionalArguments(cmd *cobra.Command) (n int) {
+// argumentNames are the names of the arguments in the usage line of a command, without its
+// options and their values. An optional one is in brackets.
+func argumentNames(cmd *cobra.Command) (names []string) {
 	line, _, _ := strings.Cut(cmd.Use, "\n")
-	for _, word := range strings.Fields(line)[1:] {
-		if strings.HasPrefix(word, "[") && strings.HasSuffix(word, "]") && word != "[flags]" {
-			n++
+	words := strings.Fields(line)[1:]
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		for strings.HasPrefix(word, "[") && !strings.Contains(word, "]") && i+1 < len(words) {
+			i++
+			word += " " + words[i]
 		}
-	}
-	return n
-}
-
-// argumentNames are the names of the arguments that a command needs: the words of its usage
-// line up to the first flag or option.
-func argumentNames(cmd *cobra.Command) []string {
-	line, _, _ := strings.Cut(cmd.Use, "\n")
-	var names []string
-	for _, word := range strings.Fields(line)[1:] {
 		switch {
-		case word == "[flags]":
-			continue
-		case strings.HasPrefix(word, "-"), strings.HasPrefix(word, "["), word == "|":
-			return names
+		case word == "[flags]", word == "|", strings.HasPrefix(word, "[-"):
+		case strings.HasPrefix(word, "-"):
+			if i+1 < len(words) && !strings.ContainsAny(words[i+1][:1], "-[") {
+				i++ // the value of the option
+			}
+		default:
+			names = append(names, word)
 		}
-		names = append(names, word)
 	}
 	return names
 }

@@ -183,10 +183,13 @@ exit code is -1 unless given.`,
 			if err != nil {
 				return err
 			}
-			return a.PrintJSON(result.BuildEvaluation(result.ExecutionRawResult{
+			return a.PrintJSON(struct {
+				Schema string `json:"schema"`
+				result.EvaluationResult
+			}{"evalbox/parsed/v1", result.BuildEvaluation(result.ExecutionRawResult{
 				Stdout: result.DecodeUTF8(printed), Stderr: result.DecodeUTF8(failed),
 				ExitCode: exitCode, DurationSeconds: duration.Seconds(), TimedOut: timedOut,
-			}))
+			})})
 		},
 	}
 	flags := cmd.Flags()

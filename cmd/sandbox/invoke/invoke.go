@@ -152,10 +152,13 @@ sandbox failed, 126 and 127 it cannot be executed or does not exist, 130 interru
   sandbox invoke --exec 'python -m tool.cli' --tool-config c.json --output out --dry-run`,
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			former := f.config == "" && cmd.Flags().Changed("config")
-			return cli.Check(cmd,
-				cli.Wrong(former, "the tool's file is named with --tool-config; --config names a settings file, as in every command"),
-				func(cmd *cobra.Command) error { return f.check(cmd, "exec", "tool-config", "output") })
+			if f.config == "" && a.ConfigFile != "" { // the former name of --tool-config, for one release
+				if err := cmd.Flags().Set("tool-config", a.ConfigFile); err != nil {
+					return err
+				}
+				a.ConfigFile = ""
+			}
+			return f.check(cmd, "exec", "tool-config", "output")
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return run(ctx, a, s, f) }),
 	}

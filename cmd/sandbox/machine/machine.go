@@ -135,7 +135,11 @@ UUIDs, processes and exact times are in the output of --json.`,
 			if err != nil {
 				return err
 			}
-			return a.Show(s, report, func() error {
+			document := struct {
+				Schema string `json:"schema"`
+				sandbox.GPUReport
+			}{"evalbox/gpus/v1", report}
+			return a.Show(s, document, func() error {
 				return a.PrintTables(render.GPUs(report, time.Now())...)
 			})
 		}),
@@ -163,7 +167,11 @@ SANDBOX_MAX_MEMORY.`,
 			for _, o := range s.Origins() {
 				rows = append(rows, []string{o.Key, o.Value, o.Source})
 			}
-			err := a.ShowTable(s, s.Origins(), []string{"KEY", "VALUE", "SOURCE"}, rows)
+			document := struct {
+				Schema   string            `json:"schema"`
+				Settings []settings.Origin `json:"settings"`
+			}{"evalbox/settings/v1", s.Origins()}
+			err := a.ShowTable(s, document, []string{"KEY", "VALUE", "SOURCE"}, rows)
 			if err != nil || s.JSON {
 				return err
 			}

@@ -57,7 +57,7 @@ func newPoolStart(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Show(s, status, func() error {
+			return a.Show(s, poolDocument{"evalbox/pool/v1", status}, func() error {
 				return a.Print("the pool keeps up to %d containers ready: process %d\n", status.Size, status.PID)
 			})
 		}),
@@ -122,7 +122,7 @@ func newPoolStatus(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Show(s, status, func() error { return printPool(a, status) })
+			return a.Show(s, poolDocument{"evalbox/pool/v1", status}, func() error { return printPool(a, status) })
 		}),
 	}
 	a.SettingFlags(cmd, "json")
@@ -140,11 +140,17 @@ func newPoolStop(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Show(s, status, func() error { return a.Print("the pool has ended: process %d\n", status.PID) })
+			return a.Show(s, poolDocument{"evalbox/pool/v1", status}, func() error { return a.Print("the pool has ended: process %d\n", status.PID) })
 		}),
 	}
 	a.SettingFlags(cmd, "json")
 	return cmd
+}
+
+// poolDocument is the JSON of the commands of a pool.
+type poolDocument struct {
+	Schema string `json:"schema"`
+	sandbox.KeeperStatus
 }
 
 // askPool asks the keeper of the state directory.

@@ -90,7 +90,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on to the program")
 	a.SettingFlags(cmd, cli.RequestKeys...)
 	f.egress.Register(flags)
-	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "further limit of each process, `NAME=SOFT[:HARD]`")
+	flags.Var(cli.List(&f.ulimits, "NAME=SOFT[:HARD]", cli.One), "ulimit", "further limit of each process")
 	flags.StringVar(&f.name, "name", "", "`name` of the run, for people")
 	flags.StringVar(&f.id, "id", "", "unique `ID` of the run (default: made of the time)")
 	f.labels.Register(flags)
