@@ -253,3 +253,19 @@ Without the package bash-completion, that directory is not read: write the first
 		return ReaderGone(err)
 	}
 }
+
+// CompleteFiles completes RUN: of the first argument of `cp` by the completion of runs, and files
+// after it.
+func CompleteFiles(runs cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		known, order := runs(cmd, args, word)
+		for i, each := range known {
+			id, about, _ := strings.Cut(each, "\t")
+			known[i] = id + ":\t" + about
+		}
+		return known, order | cobra.ShellCompDirectiveNoSpace
+	}
+}

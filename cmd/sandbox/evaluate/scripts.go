@@ -352,6 +352,7 @@ type submissionFlags struct{ submission.Rule }
 
 // inspected is the JSON of `submission --json`.
 type inspected struct {
+	Schema string `json:"schema"`
 	submission.File
 	// Check is null without a sample.
 	Check *submission.Check `json:"check"`
@@ -417,7 +418,7 @@ func inspect(ctx context.Context, a *cli.App, s settings.Settings, dir string, f
 	if err != nil {
 		return err
 	}
-	seen := inspected{File: info}
+	seen := inspected{Schema: "evalbox/submission/v1", File: info}
 	if rule != nil {
 		check := rule.Check(ctx, dir)
 		seen.Check = &check

@@ -175,7 +175,10 @@ was used is known for the runs of this user.`,
 			case report.Removed == nil:
 				return err // nothing is known
 			}
-			return errors.Join(err, t.PrintJSON(report))
+			return errors.Join(err, t.PrintJSON(struct {
+				Schema string `json:"schema"`
+				prune.Report
+			}{"evalbox/image-prune/v1", report}))
 		}),
 	}
 	flags := cmd.Flags()

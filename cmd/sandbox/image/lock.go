@@ -211,7 +211,10 @@ func (t *tools) verify(ctx context.Context, names []string) error {
 		}
 	}
 	if t.settings.JSON {
-		errs = append(errs, t.PrintJSON(list))
+		errs = append(errs, t.PrintJSON(struct {
+			Schema string              `json:"schema"`
+			Images []lock.Verification `json:"images"`
+		}{"evalbox/image-verification/v1", list}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -254,6 +257,7 @@ gives the same bytes.`,
 
 // inspectedImage is the JSON of `image inspect --json`.
 type inspectedImage struct {
+	Schema string `json:"schema"`
 	lock.Entry
 
 	Digest    string `json:"digest"`
@@ -281,7 +285,7 @@ func (t *tools) inspect(ctx context.Context, name string, listPackages, sbom boo
 	case sbom:
 		return cli.ReaderGone(lock.WriteSBOM(t.Out, d.Entry))
 	case t.settings.JSON:
-		v := inspectedImage{Entry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, LockedID: d.LockedID, Python: d.Python,
+		v := inspectedImage{Schema: "evalbox/image/v1", Entry: d.Entry, Digest: d.Digest, SizeBytes: d.SizeBytes, Locked: d.Locked, LockedID: d.LockedID, Python: d.Python,
 			PackageCount: len(d.Entry.Packages), PackagesSHA256: d.Entry.Packages.SHA256()}
 		if listPackages {
 			v.Packages = d.Entry.Packages

@@ -114,7 +114,10 @@ func adoptAll(ctx context.Context, a *cli.App, s settings.Settings) error {
 	}, x.Hooks)
 	_ = x.Ended() // there is no live output
 	if s.JSON {
-		errs = append(errs, a.PrintJSON(results))
+		errs = append(errs, a.PrintJSON(struct {
+			Schema string           `json:"schema"`
+			Runs   []*result.Result `json:"runs"`
+		}{"evalbox/adopted/v1", results}))
 	} else {
 		errs = append(errs, a.Print("%s\n", fmt.Sprintf("finished %d", len(results))))
 	}

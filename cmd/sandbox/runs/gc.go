@@ -194,7 +194,10 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 		report.Finished = append([]sandbox.Collected{}, report.Finished...)
 		report.Removed = append([]sandbox.Collected{}, report.Removed...)
 		report.Left = append([]sandbox.Collected{}, report.Left...)
-		return a.PrintJSON(report)
+		return a.PrintJSON(struct {
+			Schema string `json:"schema"`
+			sandbox.GCReport
+		}{"evalbox/gc/v1", report})
 	}
 	verb := removing(opts.DryRun)
 	var lines []string
@@ -231,6 +234,7 @@ func removing(dry bool) string {
 
 // expiredReport is the JSON of `gc --retention --json`.
 type expiredReport struct {
+	Schema  string             `json:"schema"`
 	Removed []contract.Expired `json:"removed"`
 	// Left are records of contracts that are as old and have no outcome, because their
 	// process ended first. Without an outcome they have no class.
@@ -246,7 +250,7 @@ func expire(a *cli.App, s settings.Settings, class string, olderThan time.Durati
 	before := time.Now().Add(-olderThan)
 	expired, err := contract.FindExpired(store, class, before)
 	errs := []error{err}
-	report := expiredReport{Removed: []contract.Expired{}, Left: []string{}}
+	report := expiredReport{Schema: "evalbox/gc-retention/v1", Removed: []contract.Expired{}, Left: []string{}}
 	verb := removing(dry)
 	for _, e := range expired {
 		if !dry {

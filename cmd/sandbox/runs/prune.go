@@ -47,8 +47,8 @@ func NewPrune(a *cli.App) *cobra.Command {
 		Short: "Delete the records of old runs",
 		Long: `Delete the records of finished runs, with their logs and the outputs that no --final was
 given for. Only runs that all flags choose are deleted; at least one of --older-than,
---keep-last, --status, --name and --label must be given. A run without a result stays. At a
-terminal the command asks first.`,
+--keep-last, --status, --name and --label must be given. A run without a result stays. The
+command asks first; without a terminal it needs --force or --dry-run.`,
 		Example: `  sandbox prune --older-than 30d --dry-run
   sandbox prune --older-than 7d --status failed
   sandbox prune --keep-last 100 --force`,
@@ -59,7 +59,8 @@ terminal the command asks first.`,
 				chosen = chosen || cmd.Flags().Changed(name)
 			}
 			return cli.Check(cmd, f.check,
-				cli.Wrong(!chosen, "which runs? give --older-than, --keep-last, --status, --name or --label"))
+				cli.Wrong(!chosen, "which runs? give --older-than, --keep-last, --status, --name or --label"),
+				cli.Wrong(!f.dryRun && !f.force && !canAsk(a), "give --force or --dry-run: there is no terminal to ask at"))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return prune(ctx, a, s, f) }),
 	}
@@ -109,7 +110,7 @@ func prune(ctx context.Context, a *cli.App, s settings.Settings, f pruneFlags) e
 	chosen := f.prunable(records)
 	measure(store, chosen, math.MaxInt)
 	document := prunedDocument{Schema: "evalbox/prune/v1", DryRun: f.dryRun, Runs: []listedRun{}}
-	if !f.dryRun && !f.force && len(chosen) > 0 && a.InTerminal && a.ErrTerminal {
+	if !f.dryRun && !f.force && len(chosen) > 0 {
 		var bytes int64
 		for _, run := range chosen {
 			bytes += max(0, bytesOf(run))
@@ -147,6 +148,9 @@ func prune(ctx context.Context, a *cli.App, s settings.Settings, f pruneFlags) e
 		return a.PrintAll(append(lines, fmt.Sprintf("%s %s, %s %s", verb, text.Count(len(document.Runs), "record"), freed, text.Size(document.FreedBytes))))
 	}))...)
 }
+
+// canAsk reports whether somebody can answer a question.
+func canAsk(a *cli.App) bool { return a.InTerminal && a.ErrTerminal }
 
 // confirm asks at the terminal.
 func confirm(ctx context.Context, a *cli.App, question string) (bool, error) {
