@@ -24,6 +24,9 @@ func scriptOfStdin(in io.Reader) (path string, clean func(), err error) {
 	if err != nil {
 		return "", func() {}, fmt.Errorf("reading the script from stdin: %w", err)
 	}
+	if len(text) == 0 {
+		return "", func() {}, usagef("run: the script on stdin is empty")
+	}
 	dir, err := os.MkdirTemp("", "evalbox-stdin-")
 	if err != nil {
 		return "", func() {}, fmt.Errorf("keeping the script from stdin: %w", err)
