@@ -20,7 +20,7 @@ VULN_VERSION  := v1.9.0
 VULNCHECK     := .cache/govulncheck-$(VULN_VERSION)/govulncheck
 # The vulnerability database, or a copy of it: file:///DIRECTORY.
 VULNDB        ?= https://vuln.go.dev
-RELEASER_VERSION := v2.17.0
+RELEASER_VERSION := v2.15.1
 RELEASER      := .cache/goreleaser-$(RELEASER_VERSION)/goreleaser
 # Where make install puts the command; DESTDIR is put before it, for packages.
 PREFIX        ?= /usr/local
