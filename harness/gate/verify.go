@@ -105,15 +105,15 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 		}
 	}
 	if o.Attestation != nil {
+		err := o.Attestation(ctx, root)
 		_, missing := root.Lstat(evidence.AttestationFile)
-		report.Unsigned = errors.Is(missing, fs.ErrNotExist)
-		switch err := o.Attestation(ctx, root); {
+		report.Attested = err == nil
+		report.Unsigned = err != nil && errors.Is(missing, fs.ErrNotExist)
+		switch {
 		case report.Unsigned:
 			add(evidence.AttestationFile, "is missing: it was not signed")
 		case err != nil:
 			add(evidence.AttestationFile, err.Error())
-		default:
-			report.Attested = true
 		}
 	}
 	follows := func(p Problem) int { // a cause stands before its consequences

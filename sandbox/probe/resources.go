@@ -20,6 +20,9 @@ const (
 	wholeKernel = "the kernel kills the whole of gVisor, with the container's init"
 )
 
+// vanished is the warning of a program that fills the working directory.
+const vanished = "1 file (4 MiB) was written to the working directory and is gone: x; only ./final is kept"
+
 // resourceRuns use up what a run has.
 func resourceRuns() []Run { //nolint:funlen // a table
 	const fill = `
@@ -74,7 +77,7 @@ while True:
 		{Group: "resources", Name: "memory of /dev/shm", Limits: policy.Limits{Memory: 64 * policy.MiB, Shm: 8 * policy.MiB},
 			Want: Want{Stdout: "ENOSPC 8388608\n"}, Python: fill + "fill('/dev/shm/x')"},
 		{Group: "resources", Name: "/tmp is full", Deep: true, Limits: policy.Limits{Tmp: 4 * policy.MiB}, Want: Want{Stdout: "ENOSPC 4194304\n"}, Python: fill + "fill('/tmp/x')"},
-		{Group: "resources", Name: "the working directory is full", Limits: policy.Limits{Scratch: 4 * policy.MiB}, Want: Want{Stdout: "ENOSPC\n"}, Python: fill +
+		{Group: "resources", Name: "the working directory is full", Limits: policy.Limits{Scratch: 4 * policy.MiB}, Want: Want{Stdout: "ENOSPC\n", Warnings: []string{vanished}}, Python: fill +
 			"import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()) as out: fill('/work/x')\nprint(out.getvalue().split()[0])"},
 		{Group: "resources", Name: "names in /tmp", Long: true, Limits: policy.Limits{Memory: 512 * policy.MiB}, Want: Want{Stdout: "ENOSPC 124999\n"},
 			Under: []TraitWant{{Trait: "runsc", Why: "gVisor does not count names, which are memory of its own", Want: Want{Stdout: "200000\n"}}}, Python: `
