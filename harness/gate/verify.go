@@ -106,9 +106,8 @@ func Verify(ctx context.Context, dir string, o VerifyOptions) (VerifyReport, err
 	}
 	if o.Attestation != nil {
 		err := o.Attestation(ctx, root)
-		_, missing := root.Lstat(evidence.AttestationFile)
 		report.Attested = err == nil
-		report.Unsigned = err != nil && errors.Is(missing, fs.ErrNotExist)
+		report.Unsigned = errors.Is(err, fs.ErrNotExist)
 		switch {
 		case report.Unsigned:
 			add(evidence.AttestationFile, "is missing: it was not signed")

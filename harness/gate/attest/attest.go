@@ -39,12 +39,19 @@ const (
 
 // An InvalidError is a gate directory that cannot be signed, or an attestation that does
 // not hold.
-type InvalidError struct{ Problem string }
+type InvalidError struct {
+	Problem string
+	// Err is the cause, if there is one: [fs.ErrNotExist] if nothing was signed.
+	Err error
+}
+
+// Unwrap returns Err.
+func (e *InvalidError) Unwrap() error { return e.Err }
 
 func (e *InvalidError) Error() string { return e.Problem }
 
 func invalidf(format string, args ...any) error {
-	return &InvalidError{fmt.Sprintf(format, args...)}
+	return &InvalidError{Problem: fmt.Sprintf(format, args...)}
 }
 
 // Sign writes attestation.dsse.json into a gate directory, in place of an earlier one. The
@@ -132,7 +139,7 @@ func read(root *os.Root, name string) ([]byte, error) {
 func ofFile(err error) error {
 	var file *evidence.FileError
 	if errors.As(err, &file) {
-		return invalidf("%v", err)
+		return &InvalidError{Problem: err.Error(), Err: file.Err}
 	}
 	return err
 }
