@@ -82,9 +82,11 @@ func TestScreenDrawsSeldom(t *testing.T) {
 			fmt.Fprintf(w, "\r%4d/2000 世界", i+1)
 			time.Sleep(time.Millisecond) // of the test's clock
 		}
+		synctest.Wait() // the drawing is done
 		require.LessOrEqual(t, strings.Count(out.String(), "/2000"), 21)
 		require.NotContains(t, out.String(), "世", "cut before a wide character")
 		time.Sleep(redraw)
+		synctest.Wait()
 		require.True(t, strings.HasSuffix(out.String(), "\r2000/2000"), "the last drawing does not wait for more output")
 		require.NoError(t, s.End())
 		require.Equal(t, "2000/2000 世界\n", lines(out.String()))
