@@ -46,7 +46,7 @@ func TestReleaseNamesWhatExists(t *testing.T) {
 		require.NoError(t, err)
 		declared = declared || strings.Contains(string(code), "\nvar "+variable[2]+" = ")
 	}
-	assert.True(t, declared, "%s.%s is no variable", variable[1], variable[2])
+	assert.True(t, declared, "%s.%s is not a variable", variable[1], variable[2])
 
 	require.Len(t, release.Archives, 1)
 	var completions bool

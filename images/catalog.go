@@ -211,7 +211,7 @@ func (e Entry) Tag() string {
 const ownSuffix = ":own"
 
 // OwnTag is the name in the engine of an image that a user built under a name of the user's
-// choice: evalbox/NAME:own. It is no registry's name, so that a build never hides an image
+// choice: evalbox/NAME:own. It is not a name of a registry, so that a build never hides an image
 // that was pulled.
 func OwnTag(name string) string { return Repository + name + ownSuffix }
 

@@ -25,13 +25,13 @@ func TestResolve(t *testing.T) {
 	const newest, train = "last-one", "20260102t150100-1a2b3c4d5e"
 	for handle, want := range map[string]string{
 		train:   train,
-		"mine":  "mine", // though another ID begins so
+		"mine":  "mine", // though another ID begins with it
 		"last":  newest, // though a run has this name
 		"-1":    newest,
 		"~1":    newest,
 		"-2":    "train-1",
 		"-7":    "mine",
-		"train": train, // a name, though an ID begins so
+		"train": train, // a name, though an ID begins with it
 		// A name comes before a part of an ID.
 		"20260102t1503":     "mine",
 		"1a2b3c4d5e":        "mine-2",

@@ -31,7 +31,7 @@ func scriptOfStdin(in io.Reader) (path string, clean func(), err error) {
 	if err != nil {
 		return "", func() {}, fmt.Errorf("keeping the script from stdin: %w", err)
 	}
-	clean = func() { _ = os.RemoveAll(dir) } // a file of ours in a directory of ours
+	clean = func() { _ = os.RemoveAll(dir) } // evalbox created both
 	path = filepath.Join(dir, stdinScript)
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return "", clean, fmt.Errorf("keeping the script from stdin: %w", err)
