@@ -78,6 +78,10 @@ The ID of the image goes to stdout, the progress to stderr.`,
 		},
 		RunE: with(a, func(ctx context.Context, t *tools, args []string) error {
 			if own.from == "" && own.pip == "" && own.debian == nil {
+				if _, known := t.catalog.Lookup(nameArgument(args)); !known && len(args) > 0 {
+					return cli.UsageHint("say what it is built from, with --from Dockerfile, --debian PACKAGES or --pip requirements.txt",
+						"image build: %q is not an image of the catalog", args[0])
+				}
 				return t.ensure(ctx, nameArgument(args), opts)
 			}
 			return t.buildOwn(ctx, args[0], own, opts)

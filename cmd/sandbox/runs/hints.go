@@ -120,6 +120,10 @@ func fileHint(name string, req sandbox.Request, s surroundings) string {
 		return shown + " is in ./input: open input/" + shown + ", or add --alias " + cli.ShellWord(local+"=input/"+local)
 	}
 	if found, ok := s.beside(local); ok && req.Script != "" {
+		if inside, ok := strings.CutPrefix(local, "input/"); ok && req.Input == "" {
+			dir := strings.TrimSuffix(strings.TrimSuffix(found, inside), "/")
+			return "this run has no input directory: add --input " + cli.ShellWord(dir)
+		}
 		return shown + " is beside the script, and only the script is copied: add --mount " + mountOf(found, local) + ", or give the directory with --input and open input/" + shown
 	}
 	return ""
