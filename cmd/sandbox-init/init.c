@@ -55,7 +55,8 @@ static enum { BEFORE, RUNNING, OVER } phase;
 static bool_t have_job, look, bye;
 static u64 released_at; /* when the controller disconnected, or a signal released init */
 static int signals = -1;
-static struct pollfd first_polls[7], *polls = first_polls;
+static int control = -1; /* where requests come from that no signal can carry */
+static struct pollfd first_polls[8], *polls = first_polls;
 
 static struct {
 	i64 pid;
@@ -152,8 +153,8 @@ static void no_time_limits(void)
 	program.deadline = program.soft_at = program.kill_at = FOREVER;
 }
 
-/* abandon handles a controller that has disconnected, or that sends garbage. */
-static void abandon(void)
+/* lose handles a controller that has gone, and whose place another one may take. */
+static void lose(void)
 {
 	u64 limit;
 
@@ -167,9 +168,15 @@ static void abandon(void)
 			set_deadline(limit);
 		}
 	}
+	close_program_input();
+}
+
+/* abandon handles a controller that has disconnected, or that sends garbage. */
+static void abandon(void)
+{
+	lose();
 	input.open = 0;
 	released();
-	close_program_input();
 }
 
 /* feed writes the payload of an INPUT frame to the program's stdin. init reads no further
@@ -347,6 +354,27 @@ static void read_signals(void)
 			stop(s.ssi_signo == SIGTERM ? TERMINATED : KILLED);
 }
 
+/* read_control handles one request of the descriptor of -c. */
+static void read_control(void)
+{
+	u8 request;
+	long n = sys3(read, control, &request, 1);
+
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n <= 0) {
+		sys1(close, control);
+		control = -1;
+		return;
+	}
+	if (request == 'T')
+		stop(TERMINATED);
+	if (request == 'K')
+		stop(KILLED);
+	if (request == 'G')
+		lose();
+}
+
 static void check_time(void)
 {
 	u64 t = now();
@@ -432,11 +460,14 @@ static void step(u64 until)
 		polls[3 + i] = (struct pollfd){outputs[i].n ? outputs[i].fd : -1, POLLOUT, 0};
 	polls[5] = (struct pollfd){waiter.line, POLLIN, 0};
 	polls[6] = (struct pollfd){waiter.output, POLLIN, 0};
+	polls[7] = (struct pollfd){control, POLLIN, 0};
 	n += (u64)relay_watch(polls + n, &until);
 
 	wait_for(polls, n, unreaped ? 0 : until);
 	if (polls[1].revents)
 		read_signals();
+	if (polls[7].revents)
+		read_control();
 	if (polls[5].revents)
 		waiter_read();
 	if (polls[6].revents)
@@ -696,7 +727,7 @@ static long own_directory;
 
 static void close_inherited(u32 fd)
 {
-	if (fd > 2 && fd != own_directory)
+	if (fd > 2 && fd != own_directory && (int)fd != control)
 		sys1(close, fd);
 }
 
@@ -726,8 +757,13 @@ static void prepare(char **arguments)
 	if (sys0(getpid) != 1)
 		complain("sandbox-init: not process 1 of a container\n");
 	for (char **a = arguments; *a; a += 2)
-		if (a[0][0] != '-' || (a[0][1] != 's' && a[0][1] != 'w' && a[0][1] != 't') || a[0][2] || !a[1])
-			complain("usage: sandbox-init [-t THREADS] [-w WITNESS] [-s PATH]...\n");
+		if (a[0][0] != '-' || (a[0][1] != 's' && a[0][1] != 'w' && a[0][1] != 't' && a[0][1] != 'c') || a[0][2] || !a[1])
+			complain("usage: sandbox-init [-t THREADS] [-c DESCRIPTOR] [-w WITNESS] [-s PATH]...\n");
+	for (char **a = arguments; *a; a += 2)
+		if (a[0][1] == 'c')
+			control = a[1][0] - '0';
+	if (control >= 0 && (control < 3 || sys3(fcntl, control, F_SETFD, FD_CLOEXEC) < 0))
+		complain("sandbox-init: the descriptor of -c is not open\n");
 	/* Ignored signals stay ignored across execve, and children leave no exit status
 	 * while SIGCHLD is ignored. */
 	for (long n = 1; n <= 64; n++)

@@ -76,9 +76,13 @@
 //
 // # The life of init
 //
-// Init is started as `init [-t THREADS] [-w WITNESS] [-s PATH]...`. It starts that many idle
-// threads before READY, see [InitTasks]. It opens and closes the file WITNESS before READY, so
-// that an observer outside can see it. READY has the result of lstat(2) for each PATH.
+// Init is started as `init [-t THREADS] [-c DESCRIPTOR] [-w WITNESS] [-s PATH]...`. It starts that
+// many idle threads before READY, see [InitTasks]. It opens and closes the file WITNESS before READY,
+// so that an observer outside can see it. READY has the result of lstat(2) for each PATH.
+//
+// DESCRIPTOR, a digit from 3, carries requests where an engine cannot send signals, one byte each:
+// [RequestStop], [RequestKill] and [RequestGone]. It is a channel of its own because input that the
+// program does not read holds up the frames behind it. The program does not inherit it.
 //
 // The program's environment is init's own, with the job's variables on top. A program without
 // a slash is looked up like execvpe(3) does, and ENOEXEC falls back to /bin/sh.

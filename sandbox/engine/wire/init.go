@@ -25,6 +25,16 @@ func InitArguments(programs int64) []string {
 	return []string{}
 }
 
+// Requests of the descriptor that init's option -c names.
+const (
+	// RequestStop and RequestKill mean the same as SIGTERM and SIGUSR1 from outside the container.
+	RequestStop byte = 'T'
+	RequestKill byte = 'K'
+	// RequestGone means that the controller has gone, and that another one may take its place:
+	// the orphan limit begins, but init waits for BYE without a limit. Before a job init exits.
+	RequestGone byte = 'G'
+)
+
 var (
 	//go:embed init_amd64
 	initAMD64 []byte

@@ -41,7 +41,9 @@ type container struct {
 	ctx   context.Context // the container's lifetime; stored in tests only
 	cmd   *exec.Cmd
 	stdin *os.File
-	nonce Nonce
+	// control takes requests if init has the option -c 3.
+	control *os.File
+	nonce   Nonce
 	// Where the program's output goes.
 	stdout, stderr io.Writer
 	outText        bytes.Buffer
@@ -102,11 +104,16 @@ func tappedContainer(t *testing.T, limits string, tap func(*Receiver) io.Writer,
 	c := &container{Receiver: NewReceiver(), t: t, ctx: ctx, cmd: cmd, stdin: stdin, nonce: NewNonce()}
 	c.stdout, c.stderr = &c.outText, &c.errText
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, tap(c.Receiver), c.Receiver.Stderr()
+	requests, control, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.ExtraFiles, c.control = []*os.File{requests}, control
 	require.NoError(t, cmd.Start())
 	in.Close()
+	requests.Close()
 	t.Cleanup(func() {
 		cancel()
 		stdin.Close()
+		control.Close()
 		c.wait()
 	})
 	return c
