@@ -1,0 +1,410 @@
+package porter
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Config describes a porter.
+type Config struct {
+	// Spool is a directory of the porter alone, Line one that the program's container mounts
+	// read-only, and Volume the one with the files of the run.
+	Spool, Line, Volume string
+	// Window is how long init does not notice that no controller is connected.
+	Window time.Duration
+	// Limit is how many bytes of each stream are kept, about.
+	Limit int64
+}
+
+const (
+	// lineSocket and porterSocket are the names of sockets, in Line and Spool.
+	lineSocket   = "init.sock"
+	porterSocket = "porter.sock"
+)
+
+// server is the porter.
+type server struct {
+	config Config
+	mu     sync.Mutex
+	news   *sync.Cond
+
+	// joined is closed when init's pipes are here; stdin and control are two of them.
+	joined         chan struct{}
+	stdin, control *os.File
+	out, err       *spool
+	opened         chan struct{} // closed when the program's container may start
+
+	// in are the bytes for init that were not passed on yet; arrived and passed count all.
+	in              []byte
+	arrived, passed int64
+	endIn           bool
+
+	// attached is the connection of the controller; absent says since when there is none, and
+	// gone that init knows.
+	attached *attachment
+	absent   time.Time
+	gone     bool
+
+	transfer *transfer
+	// busy counts the connections of transfers.
+	busy int
+
+	done     chan struct{} // closed when init cannot join any more
+	doneOnce sync.Once
+}
+
+// attachment is one connection of a controller to the streams.
+type attachment struct {
+	conn       net.Conn
+	client     string
+	superseded bool
+	ended      bool
+}
+
+// Serve is the porter of a pod. It ends when terminate is closed while no controller is connected, or
+// when no controller has come.
+func Serve(ctx context.Context, config Config, terminate <-chan struct{}) error {
+	s := &server{config: config, joined: make(chan struct{}), opened: make(chan struct{}), done: make(chan struct{}), absent: time.Now()}
+	s.news = sync.NewCond(&s.mu)
+	for _, each := range []struct {
+		to   **spool
+		name string
+	}{{&s.out, "stdout"}, {&s.err, "stderr"}} {
+		dir := filepath.Join(config.Spool, each.name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+		*each.to = &spool{news: s.news, dir: dir, limit: config.Limit}
+	}
+	line, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(config.Line, lineSocket), Net: "unix"})
+	if err != nil {
+		return err
+	}
+	defer line.Close()
+	socket, err := net.Listen("unix", filepath.Join(config.Spool, porterSocket))
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	go s.join(line)
+	go s.pass()
+	go func() {
+		for {
+			conn, err := socket.Accept()
+			if err != nil {
+				return // closed
+			}
+			go s.handle(conn)
+		}
+	}()
+	return s.live(ctx, terminate)
+}
+
+// live waits for the end of the porter, and for controllers that go.
+func (s *server) live(ctx context.Context, terminate <-chan struct{}) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.done:
+			return errors.New("the program's container did not call as it should")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		absent := s.attached == nil && s.busy == 0
+		late := absent && !s.gone && time.Since(s.absent) > s.config.Window
+		s.gone = s.gone || late
+		s.mu.Unlock()
+		select {
+		case <-terminate:
+			if absent {
+				return errors.New("the pod was stopped, and no controller is connected")
+			}
+		default:
+		}
+		if !late {
+			continue
+		}
+		select {
+		case <-s.joined:
+			s.request('G') // RequestGone of package wire
+		default:
+			return errors.New("no controller came for the pod")
+		}
+	}
+}
+
+// join accepts the call of the program's container.
+func (s *server) join(line *net.UnixListener) {
+	stdin, out, err, control, failure := accept(line)
+	if failure != nil {
+		if !errors.Is(failure, net.ErrClosed) { // the porter ends
+			fmt.Fprintln(os.Stderr, "porter:", failure)
+		}
+		s.doneOnce.Do(func() { close(s.done) })
+		return
+	}
+	s.stdin, s.control = stdin, control
+	close(s.joined)
+	go s.out.fill(out)
+	go s.err.fill(err)
+}
+
+// request sends a request to init. A pipe without a reader is that of an init that has ended.
+func (s *server) request(what byte) {
+	<-s.joined
+	_, _ = s.control.Write([]byte{what})
+}
+
+// pass passes the bytes for init on.
+func (s *server) pass() {
+	<-s.joined
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for len(s.in) == 0 {
+			if s.endIn {
+				_ = s.stdin.Close()
+				return
+			}
+			s.news.Wait()
+		}
+		piece := s.in
+		s.mu.Unlock()
+		n, err := s.stdin.Write(piece[:min(len(piece), maxRecord)])
+		s.mu.Lock()
+		if err != nil {
+			n = len(piece) // init has ended
+		}
+		s.in, s.passed = s.in[n:], s.passed+int64(n)
+		s.news.Broadcast()
+	}
+}
+
+func (s *server) handle(conn net.Conn) {
+	defer conn.Close()
+	from := bufio.NewReaderSize(conn, maxRecord)
+	head, err := readHeader(from)
+	if err != nil {
+		return
+	}
+	switch head.Channel {
+	case channelInit:
+		s.serveInit(conn, from, head)
+	case channelFill, channelFetch:
+		s.count(1)
+		defer s.count(-1)
+		if head.Channel == channelFetch {
+			s.serveFetch(conn, head)
+			return
+		}
+		s.serveFill(conn, from, head)
+	case channelOpen:
+		s.mu.Lock()
+		select {
+		case <-s.opened:
+		default:
+			close(s.opened)
+		}
+		s.mu.Unlock()
+		_ = writeJSON(conn, 'z', verdict{})
+	case channelAwait:
+		select {
+		case <-s.opened:
+			_ = writeJSON(conn, 'z', verdict{})
+		case <-s.done:
+		}
+	}
+}
+
+// count counts the connections of transfers.
+func (s *server) count(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy, s.absent = s.busy+n, time.Now()
+}
+
+// serveInit serves the streams of init to one controller, in place of another one.
+func (s *server) serveInit(conn net.Conn, from *bufio.Reader, head Header) {
+	a := &attachment{conn: conn, client: head.Client}
+	s.mu.Lock()
+	if old := s.attached; old != nil {
+		old.superseded = old.client != a.client
+		old.ended = true
+		if !old.superseded {
+			_ = old.conn.Close()
+		}
+	}
+	s.attached = a
+	s.out.taken, s.err.taken = min(head.Out, s.out.end), min(head.Err, s.err.end)
+	s.out.attached, s.err.attached = true, true
+	arrived := s.arrived
+	s.news.Broadcast()
+	s.mu.Unlock()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		defer conn.Close()
+		if writeJSON(conn, 'h', hello{In: arrived}) == nil {
+			s.send(conn, a, head)
+		}
+	}()
+	s.receive(from, a)
+	s.mu.Lock()
+	a.ended = true
+	if s.attached == a {
+		s.attached, s.absent, s.gone = nil, time.Now(), false
+		s.out.attached, s.err.attached = false, false
+	}
+	s.news.Broadcast()
+	s.mu.Unlock()
+	_ = conn.Close()
+	<-sent
+}
+
+// receive handles what a controller sends until its connection ends.
+func (s *server) receive(from *bufio.Reader, a *attachment) {
+	buffer := make([]byte, maxRecord)
+	for {
+		kind, payload, err := readRecord(from, buffer)
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if a.superseded {
+			s.mu.Unlock()
+			return
+		}
+		switch kind {
+		case 'i':
+			if len(s.in)+len(payload) > 2*window || s.endIn {
+				s.mu.Unlock()
+				return
+			}
+			s.in = append(s.in, payload...)
+			s.arrived += int64(len(payload))
+		case 'c':
+			s.endIn = true
+		case 'r':
+			if len(payload) == 1 {
+				go s.request(payload[0])
+			}
+		}
+		s.news.Broadcast()
+		s.mu.Unlock()
+	}
+}
+
+// send sends what there is until the connection ends, or everything was sent.
+func (s *server) send(conn net.Conn, a *attachment, head Header) {
+	buffer := make([]byte, maxRecord)
+	out, err := head.Out, head.Err
+	acknowledged := int64(-1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if a.superseded {
+			s.mu.Unlock()
+			_ = writeRecord(conn, 's', nil)
+			s.mu.Lock()
+			return
+		}
+		if a.ended {
+			return
+		}
+		kind, payload, failed := s.next(&out, &err, &acknowledged, buffer)
+		if failed {
+			return
+		}
+		if kind == 0 {
+			s.news.Wait()
+			continue
+		}
+		s.mu.Unlock()
+		failure := writeRecord(conn, kind, payload)
+		s.mu.Lock()
+		if failure != nil || kind == 'x' {
+			return
+		}
+		s.out.taken, s.err.taken = max(s.out.taken, out), max(s.err.taken, err)
+		s.news.Broadcast()
+	}
+}
+
+// next is the next record for a controller; kind 0 means that there is none yet. The lock is held.
+func (s *server) next(out, err, acknowledged *int64, buffer []byte) (kind byte, payload []byte, failed bool) {
+	for _, each := range []struct {
+		from *spool
+		at   *int64
+		kind byte
+	}{{s.out, out, 'o'}, {s.err, err, 'e'}} {
+		if *each.at < each.from.start {
+			*each.at = each.from.start
+			return 'g', fmt.Appendf(nil, `{"kind":"%c","start":%d}`, each.kind, each.from.start), false
+		}
+		if *each.at < each.from.end {
+			n, readErr := each.from.read(*each.at, buffer)
+			*each.at += int64(n)
+			return each.kind, buffer[:n], readErr != nil
+		}
+	}
+	if s.passed > *acknowledged {
+		*acknowledged = s.passed
+		return 'a', binary.LittleEndian.AppendUint64(nil, uint64(s.passed)), false
+	}
+	if s.out.closed && s.err.closed {
+		return 'x', nil, false
+	}
+	return 0, nil, false
+}
+
+// Relay connects stdin and stdout of a process beside the porter to the porter.
+func Relay(spool string, stdin io.Reader, stdout io.Writer) error {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(spool, porterSocket), Net: "unix"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = io.Copy(conn, stdin)
+		// A controller that has gone sends nothing more, and does not listen.
+		_ = conn.Close()
+	}()
+	_, err = io.Copy(stdout, conn)
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Await waits until the program's container may start.
+func Await(spool string) error {
+	conn, err := net.Dial("unix", filepath.Join(spool, porterSocket))
+	for try := 0; err != nil && try < 400; try++ { // the porter has just started
+		time.Sleep(5 * time.Millisecond)
+		conn, err = net.Dial("unix", filepath.Join(spool, porterSocket))
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := writeHeader(conn, Header{Channel: channelAwait}); err != nil {
+		return err
+	}
+	kind, _, err := readRecord(bufio.NewReader(conn), make([]byte, maxRecord))
+	if err == nil && kind != 'z' {
+		err = errRecord
+	}
+	return err
+}

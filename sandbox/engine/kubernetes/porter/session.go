@@ -1,0 +1,380 @@
+package porter
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Dial makes one connection to the porter, as a process that runs [Relay] beside it. An error for
+// which [ErrGone] is in the chain is final; after any other one the caller tries again.
+type Dial func(ctx context.Context) (io.ReadWriteCloser, error)
+
+var (
+	// ErrGone means that the porter does not exist any more, and never will.
+	ErrGone = errors.New("the pod is gone")
+	// ErrLost means that the porter could not be reached for as long as the budget of a session.
+	ErrLost = errors.New("the connection to the pod was lost")
+	// ErrSuperseded means that another controller has taken over.
+	ErrSuperseded = errors.New("another controller has taken over the pod")
+	errCut        = errors.New("the session was cut")
+)
+
+const (
+	firstPause = 20 * time.Millisecond
+	mostPause  = 2 * time.Second
+)
+
+// Session is a conversation with init across any number of connections. Its methods may be called
+// concurrently.
+type Session struct {
+	dial   Dial
+	client string
+	budget time.Duration
+	// out and err are the streams: a writer, and how many bytes it has.
+	out, err stream
+
+	mu   sync.Mutex
+	news *sync.Cond
+	// kept are the bytes for init that have not arrived yet, from offset base; passed is how
+	// many were passed on to init.
+	kept         []byte
+	base, passed int64
+	endIn        bool
+	requests     []byte
+	// conn is the connection in use; nil between two.
+	conn io.Closer
+	// connected says that a porter has answered once; lost counts connections that broke.
+	connected bool
+	lost      int
+	gaps      int
+	stopped   bool
+	over      chan struct{} // closed when the loop has ended, for why
+	why       error
+}
+
+type stream struct {
+	to   io.Writer
+	have int64
+}
+
+// Open begins a session. The streams of init are written to out and err, each from the same
+// goroutine. The session gives up when the porter could not be reached for as long as budget.
+func Open(ctx context.Context, dial Dial, client string, budget time.Duration, out, err io.Writer) *Session {
+	s := &Session{dial: dial, client: client, budget: budget, out: stream{to: out}, err: stream{to: err}}
+	s.news = sync.NewCond(&s.mu)
+	s.Resume(ctx)
+	return s
+}
+
+// Resume continues a session that has ended: with [ErrLost], or because it was cut.
+func (s *Session) Resume(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.over, s.stopped, s.why = over, false, nil
+	go func() {
+		err := s.loop(ctx)
+		cancel()
+		s.mu.Lock()
+		s.why = err
+		s.mu.Unlock()
+		close(over)
+		s.news.Broadcast()
+	}()
+	context.AfterFunc(ctx, s.news.Broadcast)
+}
+
+// Over is closed when the session has ended, until it is resumed; [Session.Why] says why.
+func (s *Session) Over() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Why says why the session has ended: nil because init has ended and every byte of its streams was
+// written.
+func (s *Session) Why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
+// Broken reports whether a connection ever broke, and whether the streams have a gap.
+func (s *Session) Broken() (ever, gap bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost > 0, s.gaps > 0
+}
+
+// Cut ends the session on this side. Nothing is written to the streams after it has returned. The
+// writer of a stream that blocks also blocks Cut.
+func (s *Session) Cut() {
+	s.mu.Lock()
+	s.stopped = true
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	over := s.over
+	s.mu.Unlock()
+	s.news.Broadcast()
+	<-over
+}
+
+// Write sends bytes to init's stdin. It blocks while too many are on their way.
+func (s *Session) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	written := 0
+	for written < len(p) {
+		room := window - int(s.base+int64(len(s.kept))-s.passed)
+		switch {
+		case s.stopped || s.endIn:
+			return written, io.ErrClosedPipe
+		case room <= 0:
+			s.news.Wait()
+		default:
+			n := min(room, len(p)-written)
+			s.kept = append(s.kept, p[written:written+n]...)
+			written += n
+			s.news.Broadcast()
+		}
+	}
+	return written, nil
+}
+
+// CloseIn ends init's stdin, behind everything that was written.
+func (s *Session) CloseIn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endIn = true
+	s.news.Broadcast()
+}
+
+// Request sends a request to init, past everything that was written.
+func (s *Session) Request(what byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, what)
+	s.news.Broadcast()
+}
+
+func (s *Session) isStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+// loop connects again and again.
+func (s *Session) loop(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // a call to dial ends when the session is cut
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for !s.stopped && ctx.Err() == nil {
+			s.news.Wait()
+		}
+		cancel()
+	}()
+	defer s.news.Broadcast()
+	since, pause := time.Now(), firstPause
+	for {
+		conn, err := s.dial(ctx)
+		if err == nil {
+			var greeted bool
+			greeted, err = s.talk(conn)
+			if err == nil || errors.Is(err, ErrSuperseded) {
+				return err
+			}
+			s.mu.Lock()
+			s.lost++
+			s.mu.Unlock()
+			if greeted {
+				since, pause = time.Now(), firstPause
+			}
+		}
+		switch {
+		case s.isStopped():
+			return errCut
+		case errors.Is(err, ErrGone):
+			return err
+		case time.Since(since) > s.budget:
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		select {
+		case <-ctx.Done():
+			return errCut
+		case <-time.After(pause):
+			pause = min(2*pause, mostPause)
+		}
+	}
+}
+
+// talk uses one connection until it breaks, or until init has ended. greeted says that a porter
+// answered.
+func (s *Session) talk(conn io.ReadWriteCloser) (greeted bool, err error) {
+	defer conn.Close()
+	s.mu.Lock()
+	s.conn = conn
+	stopped := s.stopped
+	head := Header{Channel: channelInit, Client: s.client, Out: s.out.have, Err: s.err.have}
+	s.mu.Unlock()
+	if stopped {
+		return false, errCut
+	}
+	if err := writeHeader(conn, head); err != nil {
+		return false, err
+	}
+	from, buffer := bufio.NewReaderSize(conn, maxRecord), make([]byte, maxRecord)
+	kind, payload, err := readRecord(from, buffer)
+	var greeting hello
+	if err == nil && kind == 's' {
+		return true, ErrSuperseded
+	}
+	if err == nil && kind != 'h' {
+		err = errRecord
+	}
+	if err == nil {
+		err = json.Unmarshal(payload, &greeting)
+	}
+	if err == nil {
+		err = s.arrived(greeting.In)
+	}
+	if err != nil {
+		return false, err
+	}
+	sending := make(chan struct{})
+	ended := false
+	go func() {
+		defer close(sending)
+		s.send(conn, greeting.In, &ended)
+	}()
+	err = s.receive(from, buffer)
+	s.mu.Lock()
+	ended, s.conn = true, nil
+	s.mu.Unlock()
+	_ = conn.Close()
+	s.news.Broadcast()
+	<-sending
+	return true, err
+}
+
+// arrived forgets the bytes that the porter has.
+func (s *Session) arrived(in int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.connected && s.base == 0 && len(s.kept) == 0 {
+		s.base, s.passed = in, in // of an earlier controller
+	}
+	s.connected = true
+	if in < s.base || in > s.base+int64(len(s.kept)) {
+		return fmt.Errorf("%w: it has %d bytes of those from %d to %d", errRecord, in, s.base, s.base+int64(len(s.kept)))
+	}
+	s.kept = s.kept[in-s.base:]
+	s.base = in
+	return nil
+}
+
+// send sends what there is until the connection has ended.
+func (s *Session) send(conn io.Writer, sent int64, ended *bool) {
+	closed := false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !*ended {
+		pending := s.kept[sent-s.base:]
+		var kind byte
+		var payload []byte
+		switch {
+		case len(s.requests) > 0:
+			kind, payload = 'r', s.requests[:1]
+		case len(pending) > 0:
+			kind, payload = 'i', append([]byte(nil), pending[:min(len(pending), maxRecord)]...)
+		case s.endIn && !closed:
+			kind = 'c'
+		default:
+			s.news.Wait()
+			continue
+		}
+		s.mu.Unlock()
+		err := writeRecord(conn, kind, payload)
+		s.mu.Lock()
+		if err != nil {
+			return // the reader notices it
+		}
+		switch kind {
+		case 'r':
+			s.requests = s.requests[1:]
+		case 'i':
+			sent += int64(len(payload))
+		case 'c':
+			closed = true
+		}
+	}
+}
+
+// receive handles the records of the porter. Nil means that init has ended.
+func (s *Session) receive(from *bufio.Reader, buffer []byte) error {
+	for {
+		kind, payload, err := readRecord(from, buffer)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case 'o':
+			s.out.write(payload)
+		case 'e':
+			s.err.write(payload)
+		case 'a':
+			if len(payload) != 8 {
+				return errRecord
+			}
+			passed := int64(binary.LittleEndian.Uint64(payload))
+			s.mu.Lock()
+			if passed < s.passed || passed > s.base+int64(len(s.kept)) {
+				err = errRecord
+			} else if s.passed = passed; passed > s.base {
+				s.kept, s.base = s.kept[passed-s.base:], passed // another connection does not need it
+			}
+			s.mu.Unlock()
+			s.news.Broadcast()
+			if err != nil {
+				return err
+			}
+		case 'g':
+			var missing gap
+			if err := json.Unmarshal(payload, &missing); err != nil {
+				return err
+			}
+			at := &s.out
+			if missing.Kind == "e" {
+				at = &s.err
+			}
+			at.have = missing.Start
+			s.mu.Lock()
+			s.gaps++
+			s.mu.Unlock()
+		case 'x':
+			return nil
+		case 's':
+			return ErrSuperseded
+		default:
+			return fmt.Errorf("%w: kind %q", errRecord, kind)
+		}
+	}
+}
+
+// write passes bytes on. Only the goroutine of the connection calls it.
+func (s *stream) write(p []byte) {
+	_, _ = s.to.Write(p) // it accepts everything
+	s.have += int64(len(p))
+}
