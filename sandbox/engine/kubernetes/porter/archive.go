@@ -85,7 +85,7 @@ func unpackFile(root *os.Root, name string, mode fs.FileMode, content io.Reader)
 
 // Pack writes the archive of a path below a directory. Names begin with the last element of the
 // path, which must not contain a symbolic link. The same files give the same bytes. A file that its
-// own owner, this process, may not read gets the permission to; the archive has the mode that it had.
+// owner, this process, may not read is readable meanwhile.
 // Sockets are left out.
 func Pack(dir, name string, to io.Writer) error {
 	root, err := os.OpenRoot(dir)
@@ -158,9 +158,10 @@ func (p *packer) entry(name string) error {
 
 func (p *packer) file(name string, head *tar.Header, mode fs.FileMode) error {
 	if mode.Perm()&0o400 == 0 {
-		if err := p.root.Chmod(name, mode.Perm()|0o400); err != nil {
+		if err := p.root.Chmod(name, mode|0o400); err != nil {
 			return err
 		}
+		defer func() { _ = p.root.Chmod(name, mode) }() // so that the archive is the same next time
 	}
 	file, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -179,9 +180,10 @@ func (p *packer) dir(name string, head *tar.Header, mode fs.FileMode) error {
 		return err
 	}
 	if mode.Perm()&0o500 != 0o500 {
-		if err := p.root.Chmod(name, mode.Perm()|0o500); err != nil {
+		if err := p.root.Chmod(name, mode|0o500); err != nil {
 			return err
 		}
+		defer func() { _ = p.root.Chmod(name, mode) }()
 	}
 	dir, err := p.root.Open(name)
 	if err != nil {
