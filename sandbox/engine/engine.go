@@ -170,6 +170,23 @@ const (
 	ByOrphanLimit
 )
 
+// Loss says why an engine ended a container that nobody asked it to end.
+type Loss int
+
+const (
+	NotLost Loss = iota
+	// EvictedForDisk means that the container wrote more to its disk than it may.
+	EvictedForDisk
+	// Evicted means that the machine was short of something, or that an administrator emptied it.
+	Evicted
+	// Preempted means that a more important container took its place.
+	Preempted
+	// NodeLost means that the machine of the container was lost or shut down.
+	NodeLost
+	// PodDeadline means that the engine's own time limit for the container was over.
+	PodDeadline
+)
+
 // End holds everything that determines a result. It contains no text of an engine.
 type End struct {
 	// Reported says that init sent a report: everything below is exact. Without a report
@@ -215,6 +232,8 @@ type End struct {
 	// OOMKilled says that the engine or the kernel has evidence of a process killed for
 	// memory.
 	OOMKilled bool
+	// Loss says why the engine itself ended the container; [NotLost] if it did not.
+	Loss Loss
 	// Foreign lists the signals that others sent through the engine. ForeignErr says why
 	// the list could not be obtained, or may lack signals.
 	Foreign    []string

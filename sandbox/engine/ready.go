@@ -43,7 +43,8 @@ func differences(class spec.Class, seen wire.Ready) []string {
 	if seen.Seccomp != 2 && !ownKernel {
 		differ("system call filter", "on", "off")
 	}
-	if class.Network == "none" && slices.ContainsFunc(seen.Interfaces, func(name string) bool { return !idle(name) }) {
+	without := func(limit string) bool { return slices.Contains(class.Unenforced, limit) }
+	if class.Network == "none" && !without(spec.LimitInterfaces) && slices.ContainsFunc(seen.Interfaces, func(name string) bool { return !idle(name) }) {
 		differ("network interfaces", "the loopback only", strings.Join(seen.Interfaces, ", "))
 	}
 	if is := seen.Cgroup; is.Version != 0 && !ownKernel {
@@ -53,14 +54,16 @@ func differences(class spec.Class, seen wire.Ready) []string {
 			}
 		}
 		atMost("memory", class.Cgroup.MemoryBytes, is.MemoryBytes)
-		if is.SwapBytes < 0 || is.SwapBytes > class.Cgroup.SwapBytes {
+		if !without(spec.LimitSwap) && (is.SwapBytes < 0 || is.SwapBytes > class.Cgroup.SwapBytes) {
 			differ("swap", class.Cgroup.SwapBytes, is.SwapBytes)
 		}
 		// A quota is rounded to whole microseconds.
 		if planned := float64(class.Cgroup.NanoCPUs) / 1e9; planned > 0 && (is.CPUs < 0 || is.CPUs > planned+0.001) {
 			differ("processors", planned, is.CPUs)
 		}
-		atMost("processes", class.Cgroup.PIDs+wire.InitTasks(class.Cgroup.PIDs), is.PIDs)
+		if !without(spec.LimitPIDs) {
+			atMost("processes", class.Cgroup.PIDs+wire.InitTasks(class.Cgroup.PIDs), is.PIDs)
+		}
 	}
 	return append(found, mountDifferences(class, seen)...)
 }

@@ -266,10 +266,25 @@ type Host struct {
 	GPUs HostGPUs
 	// Disk says what can bound the disk space of this run.
 	Disk DiskBounds
+	// Unenforced lists the limits that the engine cannot enforce, such as [LimitPIDs].
+	Unenforced []string
 	// Unseen says why programs of the engine cannot be observed from here; empty if no
 	// reason is known.
 	Unseen string
 }
+
+// Limits that an engine may be unable to enforce; see [Host] and [Class].
+const (
+	LimitSwap = "swap"
+	// LimitPIDs is the number of processes, and LimitInodes that of files in memory.
+	LimitPIDs   = "pids"
+	LimitInodes = "inodes"
+	// LimitSeccomp is the exact system call filter: another one is in its place.
+	LimitSeccomp = "seccomp"
+	// LimitInterfaces is the network: the container has interfaces, and a rule of the engine lets
+	// nothing through them.
+	LimitInterfaces = "interfaces"
+)
 
 // DiskBounds says what the machine can enforce for the directories of one run. The zero value means
 // that no file may be larger than the disk limit, and nothing else.

@@ -90,6 +90,8 @@ type Class struct {
 	// Transfer is [TransferBind] or [TransferCopy]: the host paths of the binds are the
 	// caller's own, or those of a staging volume.
 	Transfer string `json:"transfer"`
+	// Unenforced are limits of this class that its engine cannot enforce.
+	Unenforced []string `json:"unenforced,omitempty"`
 	// Preload describes the interpreter that waits for the program; nil if none was asked for.
 	Preload *Preload `json:"preload,omitempty"`
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,7 +114,7 @@ func (c *copies) send(ctx context.Context, labels map[string]string) (engine.Sou
 	}
 	abort(nil)
 	c.Log.Debug("files copied to the engine")
-	return volumePaths(root, c.Plan), nil
+	return archive.Sources(root, c.Plan), nil
 }
 
 // errFillBudget means that the copying took too long in total, although it never stalled.
@@ -266,31 +264,6 @@ func (c *copies) bytesToSend(sent <-chan struct{}) (total int64) {
 		})
 	}
 	return total
-}
-
-// volumePaths returns the host paths of the binds in a staging volume.
-func volumePaths(root string, plan spec.Spec) engine.Sources {
-	paths := engine.Sources{}
-	if len(plan.Class.Masks) > 0 {
-		paths[spec.RoleEmpty] = path.Join(root, archive.EmptyFile)
-	}
-	for i := range plan.Job.Mounts {
-		paths[spec.NumberedRole(spec.RoleMount, i)] = path.Join(root, archive.MountsDir, strconv.Itoa(i))
-	}
-	for i := range plan.Job.Trees {
-		paths[spec.NumberedRole(spec.RoleTree, i)] = path.Join(root, treeDir(i))
-	}
-	for _, bind := range plan.Class.Binds {
-		switch bind.Role {
-		case spec.RoleProgram:
-			paths[spec.RoleProgram] = path.Join(root, archive.ProgramDir, path.Base(bind.Target))
-		case spec.RoleInput:
-			paths[spec.RoleInput] = path.Join(root, archive.InputDir)
-		case spec.RoleFinal:
-			paths[spec.RoleFinal] = path.Join(root, archive.FinalDir)
-		}
-	}
-	return paths
 }
 
 // ready waits until the volume is filled and its disk monitored. An image in which that is

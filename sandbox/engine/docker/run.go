@@ -16,7 +16,6 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/evalbox/evalbox/internal/dockerhost"
-	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -35,7 +34,7 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	order := wireJob(job, c.workDir, c.nonce)
+	order := engine.WireJob(job, c.workDir, c.nonce, oomScore)
 	order.ToWaiter = c.preloads
 	frame, err := order.Encode()
 	if err != nil {
@@ -53,7 +52,7 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	line.receiver.Begin(c.nonce, c.stdout, c.stderr)
 	err = c.handOver(ctx, line, frame)
 	if job.Stdin && (err == nil || errors.Is(err, errSilent)) {
-		go pump(line, streams.Stdin)
+		go engine.PumpInput(line.stdin, streams.Stdin, line.receiver.Over())
 	}
 	if err != nil {
 		return fmt.Errorf("handing the job to container %.12s: %w", c.id, err)
@@ -104,55 +103,6 @@ func (c *instance) doubt(ctx context.Context) {
 	if now, err := c.engine.inspect(context.WithoutCancel(ctx), c.id); err == nil && now.running && !now.paused {
 		c.lose()
 	}
-}
-
-// wireJob translates a job for evalbox's init.
-func wireJob(job spec.Job, dir string, nonce wire.Nonce) wire.Job {
-	j := wire.Job{
-		Nonce: nonce, Args: job.Command, Env: job.ProgramEnv(), Dir: dir,
-		Timeout: policy.Seconds(job.TimeoutSeconds), Grace: policy.Seconds(job.GraceSeconds),
-		OrphanLimit: policy.Seconds(job.OrphanLimitSeconds),
-		OOMScoreAdj: oomScore, NoFork: job.NoFork, Stdin: job.Stdin, Scratch: spec.WorkDir,
-	}
-	for _, a := range job.Aliases {
-		j.Aliases = append(j.Aliases, wire.Alias{Path: a.Name, Target: a.Target})
-	}
-	if j.Timeout > 0 && !job.NoDeadlineEnv {
-		j.DeadlineVar = spec.DeadlineEnv
-	}
-	if size := job.FileSize; size != nil {
-		j.Rlimits = []wire.Rlimit{wire.FileSize(size.Soft, size.Hard)}
-	}
-	if job.SoftTimeoutSeconds > 0 {
-		j.SoftLead = j.Timeout - policy.Seconds(job.SoftTimeoutSeconds)
-		j.SoftSignal = spec.SoftSignals[job.SoftSignal]
-	}
-	if job.Egress != nil {
-		j.Relay = &wire.Relay{Port: spec.EgressPort, Connections: uint16(min(job.Egress.Connections, math.MaxUint16)), Socket: spec.EgressDir + "/" + spec.EgressSocket}
-	}
-	return j
-}
-
-// pump copies the caller's input to the program's stdin. A reader that blocks also blocks
-// pump, without a time limit.
-func pump(line *line, from io.Reader) {
-	to := wire.InputWriter(line.stdin)
-	buffer := make([]byte, 32<<10)
-	for from != nil {
-		n, err := from.Read(buffer)
-		if _, failed := to.Write(buffer[:n]); failed != nil {
-			return
-		}
-		if err != nil {
-			break
-		}
-		select {
-		case <-line.receiver.Over():
-			return
-		default:
-		}
-	}
-	_ = to.Close() // the program may have ended
 }
 
 // Wait implements [engine.Container].
@@ -313,42 +263,19 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 	whole := c.line.whole() && c.stdout.whole() && c.stderr.whole()
 	restarted := c.restarted
 	c.mu.Unlock()
-	end := engine.End{
-		Reported: true, Complete: whole, Interrupted: interrupted, Restarted: restarted,
-		Abandoned: r.Abandoned, SoftAfter: r.SoftAfter, Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
-		StartedAt: r.Started, FinishedAt: r.Finished, Duration: r.Wall, Left: r.Left,
-		Usage: engine.Usage{CPU: r.Usage.CPU, PeakMemory: r.Usage.PeakMemory, OOMKills: r.Usage.OOMKills, Source: r.Usage.Source},
-	}
-	end.OOMKilled = end.Usage.OOMKills > 0
+	end := engine.EndOf(r)
+	end.Complete, end.Interrupted, end.Restarted = whole, interrupted, restarted
 	if c.preloads || opened { // an opened container does not know its class
 		end.NotPreloaded = r.Waiter.WhyNot()
 	}
-	switch r.Kind {
-	case wire.Exited:
-		end.ExitCode = r.Value
-	case wire.Signaled:
-		end.Signal = r.Value
-	case wire.NotStarted:
-		end.Launch = &engine.LaunchError{Stage: r.Stage.String(), Errno: r.Errno()}
-	}
-	switch r.Stop {
-	case wire.StopNone:
-	case wire.StopDeadline:
-		end.Cause = engine.ByDeadline
-	case wire.StopOrphan:
-		end.Cause = engine.ByOrphanLimit
-	case wire.StopTerm, wire.StopKill:
-		end.Cause = engine.BySignal
-		if sent {
-			break
-		}
+	if end.Cause == engine.BySignal && !sent {
 		// The kernel can lose the sender of a signal, so a program can make its own
 		// signal look foreign to init. The engine's events cannot be forged, but they can be
 		// incomplete: then init decides.
 		end.Foreign, end.ForeignErr = c.foreign(ctx, r.Finished)
 		if opened && c.endedWithEngine(ctx, r.Finished, len(end.Foreign) > 0) {
 			end.Interrupted = true
-			break
+			return end
 		}
 		if end.ForeignErr == nil && (interrupted || isStepped(r.Finished.Sub(r.Started), r.Wall)) {
 			end.ForeignErr = errForgotten

@@ -21,7 +21,7 @@ var errSum = errors.New("the archive did not arrive as it was sent: its SHA-256 
 // retry repeats do until it succeeds, fails for good, or fails for as long as budget without
 // progress.
 func retry(ctx context.Context, dial Dial, budget time.Duration, do func(conn io.ReadWriter) (progress bool, err error)) error {
-	since, pause := time.Now(), firstPause
+	pace := newPacing()
 	for {
 		conn, err := dial(ctx)
 		if err == nil {
@@ -31,7 +31,7 @@ func retry(ctx context.Context, dial Dial, budget time.Duration, do func(conn io
 			stop()
 			_ = conn.Close()
 			if progress {
-				since, pause = time.Now(), firstPause
+				pace.progress()
 			}
 		}
 		var final *finalError
@@ -42,16 +42,9 @@ func retry(ctx context.Context, dial Dial, budget time.Duration, do func(conn io
 			return final.err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, ErrGone):
-			return err
-		case time.Since(since) > budget:
-			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
-			pause = min(2*pause, mostPause)
+		if err := pace.wait(ctx, budget, err); err != nil {
+			return err
 		}
 	}
 }
@@ -213,8 +206,17 @@ func (f *fetching) connection(conn io.ReadWriter) (progress bool, err error) {
 
 // Start lets the program's container start.
 func Start(ctx context.Context, dial Dial, budget time.Duration) error {
+	return ask(ctx, dial, budget, channelOpen)
+}
+
+// Reach waits until the porter answers.
+func Reach(ctx context.Context, dial Dial, budget time.Duration) error {
+	return ask(ctx, dial, budget, channelReach)
+}
+
+func ask(ctx context.Context, dial Dial, budget time.Duration, channel string) error {
 	return retry(ctx, dial, budget, func(conn io.ReadWriter) (bool, error) {
-		if err := writeHeader(conn, Header{Channel: channelOpen}); err != nil {
+		if err := writeHeader(conn, Header{Channel: channel}); err != nil {
 			return false, err
 		}
 		kind, _, err := readRecord(bufio.NewReader(conn), make([]byte, maxRecord))

@@ -19,6 +19,8 @@ const (
 	// channelOpen lets the program's container start, and channelAwait waits for that.
 	channelOpen  = "open"
 	channelAwait = "await"
+	// channelReach answers.
+	channelReach = "reach"
 )
 
 // Header is the first line of a connection.

@@ -219,6 +219,8 @@ func (s *server) handle(conn net.Conn) {
 		}
 		s.mu.Unlock()
 		_ = writeJSON(conn, 'z', verdict{})
+	case channelReach:
+		_ = writeJSON(conn, 'z', verdict{})
 	case channelAwait:
 		select {
 		case <-s.opened:

@@ -19,6 +19,8 @@ type Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 var (
 	// ErrGone means that the porter does not exist any more, and never will.
 	ErrGone = errors.New("the pod is gone")
+	// ErrNotYet means that the porter has not started, and may start later.
+	ErrNotYet = errors.New("the pod has not started")
 	// ErrLost means that the porter could not be reached for as long as the budget of a session.
 	ErrLost = errors.New("the connection to the pod was lost")
 	// ErrSuperseded means that another controller has taken over.
@@ -29,7 +31,42 @@ var (
 const (
 	firstPause = 20 * time.Millisecond
 	mostPause  = 2 * time.Second
+	// eager is how long a pod that has not started is asked for without longer pauses.
+	eager = 2 * time.Second
 )
+
+// pacing is the time between attempts, and the time since there was hope.
+type pacing struct {
+	began, since time.Time
+	pause        time.Duration
+}
+
+func newPacing() *pacing { return &pacing{time.Now(), time.Now(), firstPause} }
+
+func (p *pacing) progress() { p.since, p.pause = time.Now(), firstPause }
+
+// wait waits before the next attempt, after an error. It fails if the budget is spent.
+func (p *pacing) wait(ctx context.Context, budget time.Duration, err error) error {
+	notYet := errors.Is(err, ErrNotYet)
+	if notYet {
+		p.since = time.Now()
+	}
+	switch {
+	case errors.Is(err, ErrGone):
+		return err
+	case time.Since(p.since) > budget:
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(p.pause):
+	}
+	if !notYet || time.Since(p.began) > eager {
+		p.pause = min(2*p.pause, mostPause)
+	}
+	return nil
+}
 
 // Session is a conversation with init across any number of connections. Its methods may be called
 // concurrently.
@@ -187,7 +224,7 @@ func (s *Session) loop(ctx context.Context) error {
 		cancel()
 	}()
 	defer s.news.Broadcast()
-	since, pause := time.Now(), firstPause
+	pace := newPacing()
 	for {
 		conn, err := s.dial(ctx)
 		if err == nil {
@@ -196,26 +233,21 @@ func (s *Session) loop(ctx context.Context) error {
 			if err == nil || errors.Is(err, ErrSuperseded) {
 				return err
 			}
-			s.mu.Lock()
-			s.lost++
-			s.mu.Unlock()
 			if greeted {
-				since, pause = time.Now(), firstPause
+				pace.progress()
+				s.mu.Lock()
+				s.lost++
+				s.mu.Unlock()
 			}
 		}
-		switch {
-		case s.isStopped():
+		if s.isStopped() {
 			return errCut
-		case errors.Is(err, ErrGone):
-			return err
-		case time.Since(since) > s.budget:
-			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
-		select {
-		case <-ctx.Done():
-			return errCut
-		case <-time.After(pause):
-			pause = min(2*pause, mostPause)
+		if err := pace.wait(ctx, s.budget, err); err != nil {
+			if s.isStopped() {
+				return errCut
+			}
+			return err
 		}
 	}
 }

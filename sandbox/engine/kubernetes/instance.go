@@ -1,0 +1,453 @@
+package kubernetes
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes/porter"
+	"github.com/evalbox/evalbox/sandbox/engine/preload"
+	"github.com/evalbox/evalbox/sandbox/engine/wire"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+const (
+	// readyPatience is how long init may take to report, once its pod can be reached.
+	readyPatience = time.Minute
+	// acceptPatience is how long init may take to accept a job.
+	acceptPatience = 30 * time.Second
+	// endPatience is how long the cluster may take to say why a pod has ended.
+	endPatience = 5 * time.Second
+	// warmPatience is how long a command may take that only brings files into memory.
+	warmPatience = 10 * time.Second
+)
+
+// instance is one container: the pod of one Job.
+type instance struct {
+	engine *adapter
+	job    string
+	class  spec.Class
+	// files says that the pod has the files of its run: it stays until its volume is removed.
+	files    bool
+	nonce    wire.Nonce
+	session  *porter.Session
+	receiver *wire.Receiver
+	stdout   *sink
+	stderr   *sink
+	preloads bool
+	ready    wire.Ready
+
+	mu sync.Mutex
+	// begun says that there was a call to start the job, or that the container was opened again.
+	begun, opened bool
+	began         time.Time
+	// sent says that evalbox requested the end.
+	sent bool
+	end  *engine.End
+	// waiting is held by the goroutine that waits for the end.
+	waiting chan struct{}
+}
+
+var _ engine.Container = (*instance)(nil)
+
+// sink is the destination of a stream. After the writer fails, nothing more is written to it.
+type sink struct {
+	to     io.Writer
+	failed bool
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if s.to != nil && !s.failed {
+		_, err := s.to.Write(p)
+		s.failed = err != nil
+	}
+	return len(p), nil
+}
+
+func (e *adapter) newInstance(job string, nonce wire.Nonce) *instance {
+	return &instance{engine: e, job: job, nonce: nonce, waiting: make(chan struct{}, 1)}
+}
+
+// newClient identifies a controller to the porter.
+func newClient() string {
+	id := make([]byte, 8)
+	_, _ = rand.Read(id) // never fails
+	return hex.EncodeToString(id)
+}
+
+// connect begins the session with the porter.
+func (c *instance) connect(ctx context.Context) error {
+	e := c.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open == nil {
+		return errors.New("the engine is closed")
+	}
+	e.open[c] = struct{}{}
+	e.pods.want(c.job)
+	c.session = porter.Open(ctx, e.dialer(c.job), newClient(), engine.ReconnectBudget/2, c.receiver.Stdout(), c.receiver.Stderr())
+	return nil
+}
+
+// disconnect ends the session, and forgets the pod.
+func (c *instance) disconnect() {
+	c.session.Cut()
+	e := c.engine
+	e.mu.Lock()
+	_, known := e.open[c]
+	delete(e.open, c)
+	e.mu.Unlock()
+	if known {
+		e.pods.forget(c.job)
+	}
+}
+
+// until waits for an answer of init. It ends with the session.
+func (c *instance) until(ctx context.Context, limit time.Duration, wait func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errSilent)
+	defer cancel()
+	waiting, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	over := c.session.Over()
+	go func() {
+		select {
+		case <-over:
+			stop(errOver)
+		case <-waiting.Done():
+		}
+	}()
+	return wait(waiting)
+}
+
+var (
+	errOver   = errors.New("the session is over")
+	errSilent = fmt.Errorf("%w: it did not answer in time", engine.ErrUnavailable)
+)
+
+// open waits until init is ready.
+func (c *instance) open(ctx context.Context, warm []string) error {
+	wait, waits, err := preload.Wait(c.class, oomScore)
+	if err != nil {
+		return err
+	}
+	c.preloads = c.class.Preload.Fits()
+	if !waits && len(warm) > 0 {
+		wait, waits = wire.Wait{Args: warm, Dir: c.class.WorkDir, Patience: warmPatience, OOMScoreAdj: oomScore}, true
+	}
+	// The dialer ends the session of a pod that cannot start, after the schedule timeout.
+	limit := c.engine.config.ScheduleTimeout + readyPatience
+	err = c.until(ctx, limit, func(ctx context.Context) (err error) {
+		c.ready, err = c.receiver.Ready(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
+		return c.whySilent(ctx, err)
+	case c.ready.Build != wire.BuildID():
+		return fmt.Errorf("%w: the image %s does not hold the init of this version; set kubernetes.programs to the image of this release",
+			engine.ErrProtocol, c.engine.config.Programs)
+	case !waits:
+		return nil
+	}
+	frame, err := wait.Encode()
+	if err != nil {
+		return err
+	}
+	go func() { _, _ = c.session.Write(frame) }() // a failed write shows as the end of the session
+	if err := c.until(ctx, wait.Patience+readyPatience, func(ctx context.Context) error {
+		_, err := c.receiver.Waiting(ctx)
+		return err
+	}); err != nil {
+		return c.whySilent(ctx, err)
+	}
+	return nil
+}
+
+// whySilent says why init did not answer.
+func (c *instance) whySilent(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !errors.Is(err, errOver) {
+		return fmt.Errorf("Job %s: %w", c.job, err) //nolint:revive // the name of a kind
+	}
+	why := c.session.Why()
+	var start *StartError
+	switch {
+	case errors.As(why, &start):
+		return start
+	case why == nil:
+		pod, _, _ := c.engine.pods.pod(c.job)
+		return fmt.Errorf("%w: Job %s: init ended before it was ready, and said %.500q%s", engine.ErrProtocol, c.job, c.receiver.Complaint(), complaintOf(pod))
+	case errors.Is(why, porter.ErrGone):
+		return fmt.Errorf("Job %s: %w: %w", c.job, engine.ErrNotStarted, why) //nolint:revive // the name of a kind
+	}
+	return fmt.Errorf("%w: Job %s: %w", engine.ErrUnavailable, c.job, why)
+}
+
+// Ref implements [engine.Container].
+func (c *instance) Ref() engine.Ref { return engine.Ref{ID: c.job, Nonce: c.nonce.String()} }
+
+// Ready implements [engine.Container].
+func (c *instance) Ready() wire.Ready {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opened && c.ready.Build == "" {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.ready, _ = c.receiver.Ready(now) // it stays unknown until it has arrived
+	}
+	return c.ready
+}
+
+// Look implements [engine.Container].
+func (c *instance) Look(ctx context.Context) (wire.Ready, error) {
+	c.mu.Lock()
+	begun := c.begun
+	c.mu.Unlock()
+	if begun {
+		return wire.Ready{}, fmt.Errorf("container %s has had its job", c.job)
+	}
+	var ready wire.Ready
+	err := c.until(ctx, acceptPatience, func(ctx context.Context) (err error) {
+		ready, err = c.receiver.Look(ctx, c.session)
+		return err
+	})
+	if err != nil {
+		return ready, fmt.Errorf("looking at container %s: %w", c.job, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ready = ready
+	return ready, nil
+}
+
+// Warnings implements [engine.Container].
+func (c *instance) Warnings() []string { return nil }
+
+// Start implements [engine.Container].
+func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Streams) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	order := engine.WireJob(job, c.class.WorkDir, c.nonce, oomScore)
+	order.ToWaiter = c.preloads
+	order.Rlimits = append(rlimits(c.class), order.Rlimits...)
+	frame, err := order.Encode()
+	if err != nil {
+		return fmt.Errorf("handing the job to container %s: %w", c.job, err)
+	}
+	c.mu.Lock()
+	if c.begun {
+		c.mu.Unlock()
+		return fmt.Errorf("container %s has had its job", c.job)
+	}
+	c.begun, c.began = true, time.Now()
+	c.stdout, c.stderr = &sink{to: streams.Stdout}, &sink{to: streams.Stderr}
+	c.mu.Unlock()
+	c.receiver.Begin(c.nonce, c.stdout, c.stderr)
+	if _, err := c.session.Write(frame); err != nil {
+		return fmt.Errorf("%w: handing the job to container %s: %w", engine.ErrUnavailable, c.job, err)
+	}
+	err = c.until(context.WithoutCancel(ctx), acceptPatience, c.receiver.Accepted)
+	switch {
+	case err == nil:
+		if job.Stdin {
+			go engine.PumpInput(c.session, streams.Stdin, c.receiver.Over())
+		}
+		return nil
+	case errors.Is(err, errOver), errors.Is(err, engine.ErrUnavailable), errors.Is(err, wire.ErrCut):
+		return fmt.Errorf("%w: handing the job to container %s: %w", engine.ErrUnavailable, c.job, err)
+	}
+	return fmt.Errorf("handing the job to container %s: %w: %w", c.job, engine.ErrProtocol, err)
+}
+
+// Wait implements [engine.Container].
+func (c *instance) Wait(ctx context.Context) (engine.End, error) {
+	select {
+	case c.waiting <- struct{}{}:
+		defer func() { <-c.waiting }()
+	case <-ctx.Done():
+		return engine.End{}, ctx.Err()
+	}
+	if c.end != nil {
+		return *c.end, nil
+	}
+	end, err := c.await(ctx)
+	if err == nil {
+		c.end = &end
+	}
+	return end, err
+}
+
+// await waits for the report, or for the end of the pod without one.
+func (c *instance) await(ctx context.Context) (engine.End, error) {
+	select {
+	case <-c.session.Over():
+		if c.session.Why() != nil && !errors.Is(c.session.Why(), porter.ErrGone) {
+			c.session.Resume(ctx)
+		}
+	default:
+	}
+	select {
+	case <-c.receiver.Over():
+	case <-c.session.Over():
+	case <-ctx.Done():
+		return engine.End{}, ctx.Err()
+	}
+	select {
+	case <-c.receiver.Over():
+		report, err := c.receiver.End(ctx)
+		if err != nil {
+			return engine.End{}, fmt.Errorf("%w: %w", engine.ErrProtocol, err)
+		}
+		return c.reported(ctx, report), nil
+	default:
+	}
+	why := c.session.Why()
+	switch {
+	case why == nil:
+		c.receiver.Close(nil)
+		return c.silent(ctx)
+	case errors.Is(why, porter.ErrGone):
+		c.receiver.Close(why)
+		return c.silent(ctx)
+	}
+	return engine.End{}, fmt.Errorf("%w: container %s: %w", engine.ErrUnavailable, c.job, why)
+}
+
+// reported translates the report of init.
+func (c *instance) reported(ctx context.Context, r wire.Report) engine.End {
+	end := engine.EndOf(r)
+	broken, gap := c.session.Broken()
+	end.Complete, end.Interrupted = !gap, broken
+	c.mu.Lock()
+	sent, opened := c.sent, c.opened
+	c.mu.Unlock()
+	if c.preloads || opened {
+		end.NotPreloaded = r.Waiter.WhyNot()
+	}
+	if end.Cause == engine.BySignal && !sent {
+		// The kernel can lose the sender of a signal, so a program can make its own signal look
+		// foreign to init. The cluster says whether it stops the pod.
+		c.explain(&end, c.stopped(ctx))
+		if len(end.Foreign) == 0 && end.Loss == engine.NotLost {
+			end.Cause = engine.ByItself
+		}
+	}
+	return end
+}
+
+// silent returns the end of a pod whose init did not report one.
+func (c *instance) silent(ctx context.Context) (engine.End, error) {
+	broken, _ := c.session.Broken()
+	end := engine.End{NoJob: c.receiver.Unanswered(), Interrupted: broken}
+	c.mu.Lock()
+	if !c.began.IsZero() {
+		end.StartedAt, end.FinishedAt, end.Duration = c.began, time.Now(), time.Since(c.began)
+	}
+	c.mu.Unlock()
+	pod := c.stopped(ctx)
+	c.explain(&end, pod)
+	switch status, ok := statusOfMain(pod); {
+	case ok:
+		end.ExitCode, end.OOMKilled = int(status.ExitCode), status.Reason == reasonOOM
+	case pod == nil && end.Loss == engine.NotLost:
+		end.Interrupted, end.Foreign = true, []string{"SIGKILL"}
+		return end, fmt.Errorf("%w: container %s", engine.ErrNoContainer, c.job)
+	}
+	return end, nil
+}
+
+// stopped waits a moment for the cluster to say why the pod ends, and returns its state; nil if there
+// is none.
+func (c *instance) stopped(ctx context.Context) *corev1.Pod {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	defer cancel()
+	for {
+		pod, gone, changed := c.engine.pods.pod(c.job)
+		if pod != nil {
+			if _, ended := statusOfMain(pod); ended || gone || pod.DeletionTimestamp != nil || lossOf(pod) != engine.NotLost {
+				return pod
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return pod
+		}
+	}
+}
+
+// explain adds what the cluster says of the end of a pod.
+func (c *instance) explain(end *engine.End, pod *corev1.Pod) {
+	c.mu.Lock()
+	sent := c.sent
+	c.mu.Unlock()
+	if end.Loss = lossOf(pod); end.Loss == engine.NotLost && pod != nil && pod.DeletionTimestamp != nil && !sent {
+		end.Foreign = []string{"SIGTERM"}
+	}
+}
+
+// Signal implements [engine.Container].
+func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
+	c.mu.Lock()
+	c.sent = true
+	c.mu.Unlock()
+	switch how {
+	case engine.Stop:
+		c.session.Request(wire.RequestStop)
+	case engine.Kill:
+		c.session.Request(wire.RequestKill)
+	case engine.Abort:
+		return c.engine.Remove(ctx, c.job)
+	}
+	return nil
+}
+
+// Disconnect implements [engine.Container].
+func (c *instance) Disconnect() { c.session.Cut() }
+
+// Release implements [engine.Container].
+func (c *instance) Release() { c.session.CloseIn() }
+
+// Sample implements [engine.Container]. A pod has no counters that its controller may read.
+func (c *instance) Sample(context.Context) (engine.Usage, bool) { return engine.Usage{}, false }
+
+// Remove implements [engine.Container]. The pod of a run whose files are copied only ends its program:
+// it has the files until its volume is removed.
+func (c *instance) Remove(ctx context.Context) error {
+	var err error
+	if c.files {
+		c.kill(ctx)
+	} else {
+		err = c.engine.Remove(ctx, c.job)
+	}
+	c.disconnect()
+	return err
+}
+
+// kill ends the program, and waits until init says so.
+func (c *instance) kill(ctx context.Context) {
+	select {
+	case <-c.receiver.Over():
+		return
+	default:
+	}
+	c.mu.Lock()
+	c.sent = true
+	c.mu.Unlock()
+	c.session.Request(wire.RequestKill)
+	_ = c.until(context.WithoutCancel(ctx), acceptPatience, func(ctx context.Context) error {
+		_, err := c.receiver.End(ctx)
+		return err
+	})
+}

@@ -1,0 +1,366 @@
+// Package kubernetes carries out plans as Jobs of a Kubernetes cluster, one Job for each container.
+//
+// A pod has two containers with the same image and user. Main runs sandbox-init, and through it the
+// program. The porter (package porter) keeps the streams and the files, and serves them to a
+// controller through the API server, by exec. So a controller needs nothing but the API, and a
+// connection that breaks loses nothing. No step waits for the status of a pod or a Job, which the
+// kubelet reports up to a second late: init itself says when it is ready and how the program ended.
+//
+// The files of a pod live as long as the pod. The cluster stops pods at their deadline, when a disk
+// or a node is short of space, and for more important pods: [Ended] says which of these it was.
+package kubernetes
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
+)
+
+// Config selects a cluster, and says how pods are made there.
+type Config struct {
+	// Kubeconfig and Context are found as kubectl finds them if they are empty: KUBECONFIG, else
+	// the file in the home directory, else the service account of the pod that this process is in.
+	Kubeconfig, Context string
+	// Namespace is that of the Jobs; empty for the one of the context.
+	Namespace string
+	// Programs is the image with the programs of evalbox, by digest.
+	Programs string
+	// NodeSelector, Tolerations ("KEY=VALUE:EFFECT" or "KEY:EFFECT"), PriorityClass and PullSecrets
+	// are those of the pods.
+	NodeSelector  map[string]string
+	Tolerations   []string
+	PriorityClass string
+	PullSecrets   []string
+	// Queue is a LocalQueue of Kueue; empty for none.
+	Queue string
+	// GPUResource is the name of GPUs in the cluster; empty for nvidia.com/gpu.
+	GPUResource string
+	// Seccomp is a profile on the nodes (localhostProfile); empty for RuntimeDefault.
+	Seccomp string
+	// ScheduleTimeout bounds how long a pod may wait for a node, a quota or a queue; 0 means
+	// [DefaultScheduleTimeout].
+	ScheduleTimeout time.Duration
+	// Window is how long a controller may be away before its program is on its own; 0 means
+	// [engine.ReconnectBudget].
+	Window time.Duration
+}
+
+// DefaultScheduleTimeout is [Config].ScheduleTimeout.
+const DefaultScheduleTimeout = 10 * time.Minute
+
+// DefaultGPUResource is [Config].GPUResource.
+const DefaultGPUResource = "nvidia.com/gpu"
+
+func (c Config) seccomp() *corev1.SeccompProfile {
+	if c.Seccomp == "" {
+		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &c.Seccomp}
+}
+
+var tolerationPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([^=:]+)(=([^:]*))?(:(NoSchedule|PreferNoSchedule|NoExecute))?$`)
+})
+
+func (c Config) tolerations() (list []corev1.Toleration) {
+	for _, text := range c.Tolerations {
+		part := tolerationPattern().FindStringSubmatch(text)
+		if part == nil {
+			continue // Connect refuses it
+		}
+		t := corev1.Toleration{Key: part[1], Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(part[5])}
+		if part[2] != "" {
+			t.Operator, t.Value = corev1.TolerationOpEqual, part[3]
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+func (c Config) check() error {
+	var errs []error
+	if c.Programs == "" {
+		errs = append(errs, &policy.FieldError{Field: "kubernetes.programs", Rule: "names no image: every pod needs the programs of evalbox",
+			Hint: "set it to the image of this release by its digest, or push your own with: sandbox image push"})
+	}
+	for _, text := range c.Tolerations {
+		if !tolerationPattern().MatchString(text) {
+			errs = append(errs, &policy.FieldError{Field: "kubernetes.tolerations", Value: fmt.Sprintf("%q", text),
+				Rule: "is not KEY[=VALUE][:EFFECT], where EFFECT is NoSchedule, PreferNoSchedule or NoExecute"})
+		}
+	}
+	return policy.Join(errs...)
+}
+
+// adapter implements [engine.Engine].
+type adapter struct {
+	config Config
+	rest   *rest.Config
+	core   coreclient.CoreV1Interface
+	batch  batchclient.BatchV1Interface
+	pods   *watcher
+	log    *slog.Logger
+	// server is the version of the API server, once it is known.
+	serverOnce sync.Mutex
+	server     *version.Version
+
+	mu sync.Mutex
+	// open are the containers whose sessions are in use; nil once closed.
+	open map[*instance]struct{}
+}
+
+var (
+	_ engine.Engine   = (*adapter)(nil)
+	_ engine.Copier   = (*adapter)(nil)
+	_ engine.Networks = (*adapter)(nil)
+)
+
+// Connect returns the engine of a cluster. It does not talk to the cluster yet. An error is a
+// [*policy.FieldError], or an [engine.ErrUnavailable] with a hint if no cluster is configured.
+func Connect(config Config) (engine.Engine, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = config.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: config.Context}
+	overrides.Context.Namespace = config.Namespace
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	client, err := loader.ClientConfig()
+	if err != nil {
+		return nil, &connectError{err}
+	}
+	if config.Namespace, _, err = loader.Namespace(); err != nil {
+		return nil, &connectError{err}
+	}
+	return newAdapter(config, client)
+}
+
+func newAdapter(config Config, client *rest.Config) (*adapter, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	if config.ScheduleTimeout == 0 {
+		config.ScheduleTimeout = DefaultScheduleTimeout
+	}
+	if config.Window == 0 {
+		config.Window = engine.ReconnectBudget
+	}
+	if config.GPUResource == "" {
+		config.GPUResource = DefaultGPUResource
+	}
+	client.QPS, client.Burst = 100, 200
+	client.UserAgent = "evalbox"
+	core, err := coreclient.NewForConfig(client)
+	if err != nil {
+		return nil, &connectError{err}
+	}
+	batch, err := batchclient.NewForConfig(client)
+	if err != nil {
+		return nil, &connectError{err}
+	}
+	return &adapter{config: config, rest: client, core: core, batch: batch, pods: newWatcher(core.Pods(config.Namespace)),
+		log: slog.New(slog.DiscardHandler), open: map[*instance]struct{}{}}, nil
+}
+
+// connectError says why no cluster can be named.
+type connectError struct{ err error }
+
+func (e *connectError) Error() string { return "no Kubernetes cluster is configured: " + e.err.Error() }
+
+func (e *connectError) Unwrap() []error { return []error{engine.ErrUnavailable, e.err} }
+
+// Hint says what to try.
+func (e *connectError) Hint() string {
+	return "check with: kubectl config current-context; or name a file with kubernetes.kubeconfig, and a context with kubernetes.context"
+}
+
+// callTimeout bounds every call that does not wait for a program.
+const callTimeout = 30 * time.Second
+
+func callContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, callTimeout)
+}
+
+// changeContext bounds a call that changes something, which is not canceled with its caller.
+func changeContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return callContext(context.WithoutCancel(ctx))
+}
+
+// clusterError classifies an error of the client once.
+func clusterError(ctx context.Context, err error) error {
+	var network net.Error
+	var address *url.Error
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return err
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		return &clusterFailure{engine.ErrPermission, err}
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", engine.ErrNoContainer, err)
+	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err),
+		apierrors.IsInternalError(err), errors.As(err, &address), errors.As(err, &network), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.DeadlineExceeded):
+		return &clusterFailure{engine.ErrUnavailable, err}
+	}
+	return err
+}
+
+// clusterFailure adds a class to an error of the client.
+type clusterFailure struct{ class, err error }
+
+func (e *clusterFailure) Error() string   { return e.class.Error() + ": " + e.err.Error() }
+func (e *clusterFailure) Unwrap() []error { return []error{e.class, e.err} }
+
+// Hint says what to try.
+func (e *clusterFailure) Hint() string {
+	if errors.Is(e.class, engine.ErrPermission) {
+		return "see which permissions are missing, and the Role that has them, with: sandbox doctor --engine kubernetes"
+	}
+	return "check that the cluster answers: kubectl get --raw /readyz"
+}
+
+// Info implements [engine.Engine].
+func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
+	ctx, cancel := callContext(ctx)
+	defer cancel()
+	server, err := e.version(ctx)
+	if err != nil {
+		return engine.Info{}, err
+	}
+	id := sha256.Sum256([]byte(e.rest.Host + "\n" + e.config.Namespace))
+	return engine.Info{
+		Name: "Kubernetes", Version: server.String(), APIVersion: fmt.Sprintf("%d.%d", server.Major(), server.Minor()),
+		ID: "kubernetes-" + hex.EncodeToString(id[:8]), OS: "linux", Address: e.rest.Host,
+		Seccomp: true, MemoryLimit: true, CPUQuota: true,
+		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced()},
+	}, nil
+}
+
+// unenforced lists what a pod cannot promise.
+func (e *adapter) unenforced() []string {
+	return []string{spec.LimitSwap, spec.LimitPIDs, spec.LimitInodes, spec.LimitSeccomp}
+}
+
+// version asks for the version of the API server, once.
+func (e *adapter) version(ctx context.Context) (*version.Version, error) {
+	e.serverOnce.Lock()
+	defer e.serverOnce.Unlock()
+	if e.server != nil {
+		return e.server, nil
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(e.rest)
+	if err != nil {
+		return nil, err
+	}
+	info, err := client.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("asking the cluster for its version: %w", clusterError(ctx, err))
+	}
+	e.server, err = version.ParseGeneric(info.GitVersion)
+	return e.server, err
+}
+
+// imageVolumes is the first version in which every cluster mounts images.
+var imageVolumes = version.MustParseGeneric("1.35")
+
+// Resolve implements [engine.Engine]. A pod names its image by digest, so that every node runs the
+// same one. The digest of a tag is only known to the registry.
+func (e *adapter) Resolve(ctx context.Context, ref string) (images.Resolved, error) {
+	return resolve(ctx, ref)
+}
+
+// FindNetwork implements [engine.Networks].
+func (e *adapter) FindNetwork(_ context.Context, name string) error {
+	return &policy.FieldError{Field: "network", Value: fmt.Sprintf("%q", name), Rule: "is not a network of this engine: a pod has that of its namespace, or none"}
+}
+
+// List implements [engine.Engine].
+func (e *adapter) List(ctx context.Context) ([]engine.Found, error) {
+	ctx, cancel := callContext(ctx)
+	defer cancel()
+	jobs, err := e.batch.Jobs(e.config.Namespace).List(ctx, metav1.ListOptions{LabelSelector: spec.LabelManaged + "=true"})
+	if err != nil {
+		return nil, fmt.Errorf("listing Jobs: %w", clusterError(ctx, err))
+	}
+	found := make([]engine.Found, 0, len(jobs.Items))
+	for _, job := range jobs.Items {
+		if job.DeletionTimestamp != nil {
+			continue
+		}
+		ended := job.Status.Failed+job.Status.Succeeded > 0
+		f := engine.Found{
+			ID: job.Name, Name: job.Annotations[nameAnnotation], Labels: labelsOf(job.Annotations),
+			Running: !ended && job.Status.Active > 0, Ended: ended, CreatedAt: job.CreationTimestamp.UTC(), Status: statusOf(job.Status),
+		}
+		if containers := job.Spec.Template.Spec.Containers; len(containers) > 0 {
+			f.Image = containers[0].Image
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}
+
+// Remove implements [engine.Engine].
+func (e *adapter) Remove(ctx context.Context, name string) error {
+	ctx, cancel := changeContext(ctx)
+	defer cancel()
+	job := jobName(name)
+	// The pods go first, and soon: the Job would give them their whole grace period.
+	err := e.core.Pods(e.config.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+		metav1.ListOptions{LabelSelector: "job-name=" + job + "," + spec.LabelManaged + "=true"})
+	background := metav1.DeletePropagationBackground
+	jobErr := e.batch.Jobs(e.config.Namespace).Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
+	for _, each := range []error{err, jobErr} {
+		if each != nil && !apierrors.IsNotFound(each) {
+			return fmt.Errorf("removing Job %s: %w", job, clusterError(ctx, each))
+		}
+	}
+	return nil
+}
+
+// Close implements [engine.Engine].
+func (e *adapter) Close() error {
+	e.mu.Lock()
+	open := e.open
+	e.open = nil
+	e.mu.Unlock()
+	for c := range open {
+		c.Disconnect()
+	}
+	e.pods.close()
+	return nil
+}
+
+func hasPrefixAny(text string, prefixes ...string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(text, prefix) {
+			return true
+		}
+	}
+	return false
+}
