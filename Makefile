@@ -103,7 +103,7 @@ test: image engines ## every test: unit, fake engine, CLI scripts, real engines 
 .PHONY: engines
 engines: ## compile the engines that the tests run on, once
 	@hack/setup.sh test-tools
-	@hack/engine build
+	@hack/engine build $(ENGINES)
 
 .PHONY: test-unit
 test-unit: ## the packages that never need an engine, in seconds

@@ -170,6 +170,8 @@ need_test_tools() {
 	[ -e /usr/aarch64-linux-gnu/include/asm/unistd.h ] || missing="$missing linux-libc-dev-arm64-cross"
 	[ -e /usr/include/seccomp.h ] || missing="$missing libseccomp-dev"
 	command -v docker >/dev/null 2>&1 || missing="$missing docker.io"
+	command -v openssl >/dev/null 2>&1 || missing="$missing openssl"
+	command -v pkill >/dev/null 2>&1 || missing="$missing procps"
 	command -v ssh >/dev/null 2>&1 || missing="$missing openssh-client"
 	[ -n "$(root_path mkfs.ext4)" ] || missing="$missing e2fsprogs"
 	ldconfig -p | grep -q libwrap.so || missing="$missing libwrap0" # sshd's
