@@ -40,6 +40,7 @@ var importTable = []struct {
 	{"images/store", []string{"images", "images/packages", "internal/owner"}},
 	{"images/lock", []string{"images", "images/packages", "internal/fsx", "internal/strict"}},
 	{"images/pull", []string{"images", "images/store"}},
+	{"images/push", []string{"images", "images/pull", "internal/text"}},
 	{"images/build", []string{"images", "images/store", "images/pull", "internal/owner"}},
 	{"images/archive", []string{"images", "images/packages", "images/store", "images/lock"}},
 	{"images/prune", []string{"images", "images/store", "images/lock"}},

@@ -138,6 +138,6 @@ func arguments(a *cli.App) map[string]cobra.CompletionFunc {
 		"sandbox show": ids, "sandbox logs": ids, "sandbox rm": ids, "sandbox adopt": ids, "sandbox stop": ids, "sandbox wait": ids, "sandbox cp": cli.CompleteFiles(ids),
 		"sandbox image ensure": catalog, "sandbox image build": catalog, "sandbox image pull": catalog,
 		"sandbox image lock": images, "sandbox image verify": images, "sandbox image inspect": images, "sandbox image export": images,
-		"sandbox image unlock": images, "sandbox image rm": images,
+		"sandbox image unlock": images, "sandbox image rm": images, "sandbox image push": cli.CompleteFirst(images),
 	}
 }

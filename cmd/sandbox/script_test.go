@@ -38,7 +38,7 @@ func TestScript(t *testing.T) {
 				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Setup: setupScript,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
-					"atline": atlineCommand, "keys": keysCommand,
+					"atline": atlineCommand, "keys": keysCommand, "registry": registryCommand,
 					"standin": standinCommand, "keypair": keypairCommand, "waitpool": waitpoolCommand,
 				},
 			})

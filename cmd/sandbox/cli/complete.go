@@ -269,3 +269,14 @@ func CompleteFiles(runs cobra.CompletionFunc) cobra.CompletionFunc {
 		return known, order | cobra.ShellCompDirectiveNoSpace
 	}
 }
+
+// CompleteFirst completes the first argument, as a file too, and no other.
+func CompleteFirst(names cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, noFiles
+		}
+		found, _ := names(cmd, args, word)
+		return found, cobra.ShellCompDirectiveDefault
+	}
+}

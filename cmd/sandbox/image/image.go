@@ -23,13 +23,13 @@ import (
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Build, pull, lock and show the images that programs run in",
+		Short: "Build, pull, push, lock and show the images that programs run in",
 		Example: `  sandbox image list
   sandbox image ensure debian
   sandbox image build tools --debian git,python3-yaml
   sandbox image verify`,
 	}
-	cmd.AddCommand(newEnsure(a), newBuild(a), newPull(a),
+	cmd.AddCommand(newEnsure(a), newBuild(a), newPull(a), newPush(a),
 		newList(a), newRemove(a), newLock(a), newUnlock(a), newVerify(a),
 		newInspect(a), newExport(a), newImport(a), newPrune(a))
 	return cmd
