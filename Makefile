@@ -7,6 +7,9 @@ MAKEFLAGS += --no-print-directory
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 IMAGE         ?= debian
 SANDBOX       := bin/sandbox
+# The image that carries evalbox's own programs into pods.
+ARCH          ?= amd64
+INIT_IMAGE    ?= bin/evalbox-init.tar
 TEST_TIMEOUT  ?= 15m
 TEST_FLAGS    ?=
 # What is measured, and how often: -case pass,import -n 20
@@ -60,6 +63,12 @@ build: ## build the CLI: bin/sandbox
 completions: build ## write the completions for bash, zsh and fish: bin/completions
 	@mkdir -p bin/completions
 	@for shell in bash zsh fish; do $(SANDBOX) completion $$shell > bin/completions/sandbox.$$shell; done
+
+.PHONY: init-image
+init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-init.tar (ARCH=amd64)
+	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/keeper-$(ARCH) ./cmd/sandbox-keeper
+	@go run ./hack/initimage -arch $(ARCH) -keeper bin/keeper-$(ARCH) -o $(INIT_IMAGE)
+	@echo '$(INIT_IMAGE): docker load, or sandbox image push $(INIT_IMAGE) REGISTRY/REPOSITORY'
 
 .PHONY: install
 install: completions ## install the command and its completions (PREFIX=/usr/local)

@@ -95,6 +95,7 @@ var importTable = []struct {
 	{"hack/bench", []string{"everything"}},
 	{"hack/faults", []string{"everything"}},
 	{"hack/hostile", []string{"everything"}},
+	{"hack/initimage", []string{"images/push", "sandbox/engine/wire"}},
 	{".", []string{"result", "sandbox", "internal/settings"}},
 }
 
