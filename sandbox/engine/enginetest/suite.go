@@ -132,7 +132,7 @@ const (
 
 func (s *suite) class() spec.Class {
 	return spec.Class{
-		Image:   spec.Image{Reference: s.image.Reference, ID: s.image.ID, Platform: s.image.Platform},
+		Image:   spec.Image{Reference: s.image.Reference, ID: s.image.ID, Digest: s.image.Digest, Platform: s.image.Platform},
 		Runtime: s.info.Host.DefaultRuntime, User: spec.DedicatedUser, WorkDir: spec.WorkDir, Network: "none",
 		ReadOnlyRoot: true, NoNewPrivileges: true, CapDrop: []string{"ALL"}, Seccomp: spec.DefaultSeccomp(), IPC: "private",
 		Cgroup:  spec.Cgroup{Version: s.info.Host.CgroupVersion, MemoryBytes: memory, NanoCPUs: 1e9, PIDs: pids, ShmBytes: shmSize},
