@@ -27,7 +27,7 @@ func config(t *testing.T) kubernetes.Config {
 	t.Helper()
 	programs := os.Getenv("EVALBOX_KUBERNETES_PROGRAMS")
 	require.NotEmpty(t, programs, "these tests need a cluster: make test ENGINES=kubernetes PACKAGES=./sandbox/engine/kubernetes/...")
-	return kubernetes.Config{Programs: programs, Window: 2 * time.Second}
+	return kubernetes.Config{Programs: programs, Window: 2 * time.Second, CPUShare: 0.05}
 }
 
 // TestConformance runs the suite of every engine on a real cluster.

@@ -113,7 +113,7 @@ func troubleOf(pod *corev1.Pod) (trouble *StartError, wait bool) {
 				return &StartError{Reason: reason, Message: message, hint: imageHint}, true
 			case strings.HasPrefix(reason, "ErrImage") || reason == "ImagePullBackOff" || reason == "InvalidImageName" || reason == "ImageInspectError" || reason == "RegistryUnavailable":
 				return &StartError{Reason: reason, Message: message, hint: imageHint}, false
-			case hasPrefixAny(reason, "CreateContainer", "RunContainerError", "PostStartHookError"):
+			case strings.HasPrefix(reason, "CreateContainer") || reason == "RunContainerError" || reason == "PostStartHookError":
 				return &StartError{Reason: reason, Message: message, hint: "see: kubectl describe pod; and: sandbox doctor --engine kubernetes"}, false
 			}
 		}

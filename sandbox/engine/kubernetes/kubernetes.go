@@ -21,10 +21,10 @@ import (
 	"net"
 	"net/url"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +34,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
@@ -62,6 +63,10 @@ type Config struct {
 	GPUResource string
 	// Seccomp is a profile on the nodes (localhostProfile); empty for RuntimeDefault.
 	Seccomp string
+	// CPUShare is the part of its processors that a pod reserves (its request), above 0 and at most
+	// 1; 0 means 1. A smaller part puts more pods on a node, which then share its processors. Memory
+	// is always reserved whole.
+	CPUShare float64
 	// ScheduleTimeout bounds how long a pod may wait for a node, a quota or a queue; 0 means
 	// [DefaultScheduleTimeout].
 	ScheduleTimeout time.Duration
@@ -107,6 +112,9 @@ func (c Config) check() error {
 	if c.Programs == "" {
 		errs = append(errs, &policy.FieldError{Field: "kubernetes.programs", Rule: "names no image: every pod needs the programs of evalbox",
 			Hint: "set it to the image of this release by its digest, or push your own with: sandbox image push"})
+	}
+	if c.CPUShare < 0 || c.CPUShare > 1 {
+		errs = append(errs, &policy.FieldError{Field: "kubernetes.cpu_share", Value: fmt.Sprint(c.CPUShare), Rule: "is not a part of 1: it must be above 0 and at most 1"})
 	}
 	for _, text := range c.Tolerations {
 		if !tolerationPattern().MatchString(text) {
@@ -168,9 +176,13 @@ func newAdapter(config Config, client *rest.Config) (*adapter, error) {
 	if config.Window == 0 {
 		config.Window = engine.ReconnectBudget
 	}
+	if config.CPUShare == 0 {
+		config.CPUShare = 1
+	}
 	if config.GPUResource == "" {
 		config.GPUResource = DefaultGPUResource
 	}
+	silence()
 	client.QPS, client.Burst = 100, 200
 	client.UserAgent = "evalbox"
 	core, err := coreclient.NewForConfig(client)
@@ -184,6 +196,9 @@ func newAdapter(config Config, client *rest.Config) (*adapter, error) {
 	return &adapter{config: config, rest: client, core: core, batch: batch, pods: newWatcher(core.Pods(config.Namespace)),
 		log: slog.New(slog.DiscardHandler), open: map[*instance]struct{}{}}, nil
 }
+
+// silence keeps the client's library from writing to stderr: its calls return what it would say there.
+var silence = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 
 // connectError says why no cluster can be named.
 type connectError struct{ err error }
@@ -354,13 +369,4 @@ func (e *adapter) Close() error {
 	}
 	e.pods.close()
 	return nil
-}
-
-func hasPrefixAny(text string, prefixes ...string) bool {
-	for _, prefix := range prefixes {
-		if strings.HasPrefix(text, prefix) {
-			return true
-		}
-	}
-	return false
 }

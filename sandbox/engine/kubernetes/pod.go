@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -329,7 +330,8 @@ func emptyDir(name string, medium corev1.StorageMedium, size int64) corev1.Volum
 
 func bytesOf(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
 
-// resources are both the requests and the limits of the program: a run has what it asked for.
+// resources are the limits of the program, and what it reserves: everything that it asked for, but for
+// the processors, of which it may be a part.
 func (p plan) resources() corev1.ResourceRequirements {
 	list := corev1.ResourceList{
 		corev1.ResourceMemory: *bytesOf(p.class.Cgroup.MemoryBytes),
@@ -338,7 +340,10 @@ func (p plan) resources() corev1.ResourceRequirements {
 	if n := p.class.GPUs.Count; n > 0 {
 		list[corev1.ResourceName(p.config.GPUResource)] = *resource.NewQuantity(int64(n), resource.DecimalSI)
 	}
-	return corev1.ResourceRequirements{Requests: list, Limits: list}
+	requests := maps.Clone(list)
+	cpus := requests[corev1.ResourceCPU]
+	requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(max(1, int64(float64(cpus.MilliValue())*p.config.CPUShare)), resource.DecimalSI)
+	return corev1.ResourceRequirements{Requests: requests, Limits: list}
 }
 
 // rlimits are the ulimits of a class: Kubernetes has none, so init sets them.
