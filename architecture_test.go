@@ -49,7 +49,7 @@ var importTable = []struct {
 	{"sandbox/hostpath", []string{"policy", "sandbox/spec", "sandbox/tree", "internal/fsx"}},
 	{"sandbox/engine", []string{"policy", "images", "sandbox/spec", "sandbox/engine/wire"}},
 	{"sandbox/engine/wire", nil},
-	{"sandbox/engine/enginetest", []string{"images", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire"}},
+	{"sandbox/engine/enginetest", []string{"images", "sandbox/spec", "sandbox/archive", "sandbox/engine", "sandbox/engine/wire"}},
 	{"sandbox/engine/preload", []string{"sandbox/spec", "sandbox/engine/wire"}},
 	{"sandbox/engine/docker", []string{"policy", "images", "images/store", "sandbox/spec", "sandbox/engine", "sandbox/engine/wire", "sandbox/engine/preload", "sandbox/archive", "internal/owner", "internal/dockerhost"}},
 	{"sandbox/record", []string{"result", "policy", "sandbox/spec", "internal/brief", "internal/fsx", "internal/owner"}},

@@ -51,6 +51,10 @@ func TestConformance(t *testing.T) {
 		},
 		Without: []string{
 			"sources: a pod has no paths of its node",
+			"directory: a pod has no paths of its node",
+			"helper: the porter is in the pod of the run",
+			"processes: the kubelet bounds the processes of a pod, not those of one run",
+			"threads: see processes",
 			"masks: they need files, which come with the volume of a run",
 			"pass: a session of a controller cannot be handed to another process",
 			"sample: the API of a cluster has no counters that a controller may read",
