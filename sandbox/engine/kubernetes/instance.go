@@ -26,6 +26,8 @@ const (
 	acceptPatience = 30 * time.Second
 	// endPatience is how long the cluster may take to say why a pod has ended.
 	endPatience = 5 * time.Second
+	// initRefuses is the exit code of an init that has no job.
+	initRefuses = 125
 	// warmPatience is how long a command may take that only brings files into memory.
 	warmPatience = 10 * time.Second
 )
@@ -360,6 +362,8 @@ func (c *instance) silent(ctx context.Context) (engine.End, error) {
 	switch status, ok := statusOfMain(pod); {
 	case ok:
 		end.ExitCode, end.OOMKilled = int(status.ExitCode), status.Reason == reasonOOM
+		// The porter of an init that never had a job ends with it, and its copy of the output.
+		end.NoJob = end.NoJob || end.ExitCode == initRefuses && !c.receiver.Began()
 	case pod == nil && end.Loss == engine.NotLost:
 		end.Interrupted, end.Foreign = true, []string{"SIGKILL"}
 		return end, fmt.Errorf("%w: container %s", engine.ErrNoContainer, c.job)

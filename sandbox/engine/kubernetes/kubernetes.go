@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -322,22 +323,36 @@ func (e *adapter) List(ctx context.Context) ([]engine.Found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing Jobs: %w", clusterError(ctx, err))
 	}
+	pods, err := e.core.Pods(e.config.Namespace).List(ctx, metav1.ListOptions{LabelSelector: spec.LabelManaged + "=true"})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", clusterError(ctx, err))
+	}
+	podOf := map[string]*corev1.Pod{}
+	for i, pod := range pods.Items {
+		podOf[pod.Labels[jobLabel]] = &pods.Items[i]
+	}
 	found := make([]engine.Found, 0, len(jobs.Items))
 	for _, job := range jobs.Items {
-		if job.DeletionTimestamp != nil {
-			continue
+		if job.DeletionTimestamp == nil {
+			found = append(found, foundOf(&job, podOf[job.Name]))
 		}
-		ended := job.Status.Failed+job.Status.Succeeded > 0
-		f := engine.Found{
-			ID: job.Name, Name: job.Annotations[nameAnnotation], Labels: labelsOf(job.Annotations),
-			Running: !ended && job.Status.Active > 0, Ended: ended, CreatedAt: job.CreationTimestamp.UTC(), Status: statusOf(job.Status),
-		}
-		if containers := job.Spec.Template.Spec.Containers; len(containers) > 0 {
-			f.Image = containers[0].Image
-		}
-		found = append(found, f)
 	}
 	return found, nil
+}
+
+// foundOf describes the container of a Job. The porter may outlive it. The function is pure.
+func foundOf(job *batchv1.Job, pod *corev1.Pod) engine.Found {
+	_, over := statusOfMain(pod)
+	over = over || job.Status.Failed+job.Status.Succeeded > 0
+	f := engine.Found{
+		ID: job.Name, Name: job.Annotations[nameAnnotation], Labels: labelsOf(job.Annotations),
+		Running: !over && pod != nil && pod.Status.Phase == corev1.PodRunning, Ended: over,
+		CreatedAt: job.CreationTimestamp.UTC(), Status: statusOf(job.Status),
+	}
+	if containers := job.Spec.Template.Spec.Containers; len(containers) > 0 {
+		f.Image = containers[0].Image
+	}
+	return f
 }
 
 // Remove implements [engine.Engine].

@@ -207,6 +207,18 @@ func TestNobodyComes(t *testing.T) {
 	require.ErrorContains(t, err, "no controller came")
 }
 
+// TestInitWithoutAJob checks that the porter ends with an init that ends because nobody comes back.
+func TestInitWithoutAJob(t *testing.T) {
+	p := newPod(t, func(c *Config) { c.Window = 300 * time.Millisecond })
+	p.program("head -c 1 <&3")
+	s := Open(t.Context(), p.dial, "a", time.Minute, io.Discard, io.Discard)
+	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.connected }, time.Minute, time.Millisecond)
+	s.Cut()
+	err := <-p.served
+	p.served <- err
+	require.ErrorContains(t, err, "had no job")
+}
+
 // TestLimit checks that the oldest bytes are dropped while nobody listens, and that the gap shows.
 func TestLimit(t *testing.T) {
 	p := newPod(t, func(c *Config) { c.Limit = segmentSize })

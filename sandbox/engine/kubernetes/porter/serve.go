@@ -138,11 +138,34 @@ func (s *server) live(ctx context.Context, terminate <-chan struct{}) error {
 		}
 		select {
 		case <-s.joined:
-			s.request('G') // RequestGone of package wire
 		default:
 			return errors.New("no controller came for the pod")
 		}
+		if s.sayGone() {
+			return errors.New("no controller came back, and init had no job")
+		}
 	}
+}
+
+// idleEnd is how long an init without a job may take to end once its controller has gone.
+const idleEnd = 2 * time.Second
+
+// sayGone lets init know that its controller has gone. It reports whether init ended because of that,
+// which it does if it never had a job: one with a job waits for a controller even after its report.
+func (s *server) sayGone() (idle bool) {
+	s.mu.Lock()
+	ended := s.out.closed && s.err.closed
+	s.mu.Unlock()
+	if ended {
+		return false
+	}
+	s.request('G') // RequestGone of package wire
+	for began := time.Now(); time.Since(began) < idleEnd && !ended; time.Sleep(20 * time.Millisecond) {
+		s.mu.Lock()
+		ended = s.out.closed && s.err.closed && s.attached == nil
+		s.mu.Unlock()
+	}
+	return ended
 }
 
 // join accepts the call of the program's container.
