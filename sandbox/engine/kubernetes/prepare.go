@@ -273,35 +273,8 @@ func (e *adapter) Open(ctx context.Context, ref engine.Ref, streams engine.Strea
 	c.begun, c.opened, c.files = true, true, job.Labels[volumeLabel] != ""
 	c.stdout, c.stderr = &sink{to: streams.Stdout}, &sink{to: streams.Stderr}
 	c.receiver = wire.Resume(nonce, c.stdout, c.stderr)
-	if err := c.connect(ctx); err != nil {
-		return nil, err
-	}
-	c.endIdle(ctx)
-	return c, nil
-}
-
-// idlePatience is how long an init whose first frame is all that it has said may take to answer its
-// job. The connection that carried the job is gone.
-const idlePatience = 3 * time.Second
-
-// endIdle ends a container that never got its job.
-func (c *instance) endIdle(ctx context.Context) {
-	err := c.until(ctx, idlePatience, func(ctx context.Context) error {
-		_, err := c.receiver.Ready(ctx)
-		return err
-	})
-	if err != nil || c.receiver.Began() {
-		return
-	}
-	waiting, cancel := context.WithTimeout(ctx, idlePatience)
-	defer cancel()
-	select {
-	case <-waiting.Done():
-	case <-c.session.Over():
-	}
-	if !c.receiver.Began() {
-		c.session.Request(wire.RequestGone) // before a job init ends
-	}
+	// The porter says to init that the first controller has gone: one without a job ends.
+	return c, c.connect(ctx)
 }
 
 // CreateVolume implements [engine.Copier]: it creates the Job of the run, whose pod has the volume. The

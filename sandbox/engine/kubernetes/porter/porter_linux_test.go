@@ -163,7 +163,7 @@ func TestStreamsOverBrokenConnections(t *testing.T) {
 // TestAnotherController checks that a second controller gets everything, and that the first one stops.
 func TestAnotherController(t *testing.T) {
 	p := newPod(t, nil)
-	p.program("echo begun; read line; echo $line; head -c 1 <&3; echo; echo end >&2")
+	p.program("echo begun; read line; echo $line; head -c 2 <&3; echo; echo end >&2")
 	var first, second, trouble bytes.Buffer
 	a := Open(t.Context(), p.dial, "a", time.Minute, &first, io.Discard)
 	_, err := a.Write([]byte("hel"))
@@ -173,9 +173,10 @@ func TestAnotherController(t *testing.T) {
 	require.ErrorIs(t, ended(t, a), ErrSuperseded)
 	_, err = b.Write([]byte("lo\n"))
 	require.NoError(t, err)
+	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.connected }, time.Minute, time.Millisecond)
 	b.Request('T')
 	require.NoError(t, ended(t, b))
-	require.Equal(t, "begun\nhello\nT\n", second.String())
+	require.Equal(t, "begun\nhello\nGT\n", second.String())
 	require.Equal(t, "end\n", trouble.String())
 }
 

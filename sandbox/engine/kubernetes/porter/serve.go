@@ -51,6 +51,7 @@ type server struct {
 	// attached is the connection of the controller; absent says since when there is none, and
 	// gone that init knows.
 	attached *attachment
+	client   string // the last one
 	absent   time.Time
 	gone     bool
 
@@ -271,12 +272,16 @@ func (s *server) serveInit(conn net.Conn, from *bufio.Reader, head Header) {
 			_ = old.conn.Close()
 		}
 	}
-	s.attached = a
+	another := s.client != "" && s.client != a.client
+	s.attached, s.client = a, a.client
 	s.out.taken, s.err.taken = min(head.Out, s.out.end), min(head.Err, s.err.end)
 	s.out.attached, s.err.attached = true, true
 	arrived := s.arrived
 	s.news.Broadcast()
 	s.mu.Unlock()
+	if another {
+		go s.request('G') // the one that started the program does not come back
+	}
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
