@@ -305,10 +305,9 @@ func (s *Session) talk(conn io.ReadWriteCloser) (greeted bool, err error) {
 func (s *Session) arrived(in int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.connected && s.base == 0 && len(s.kept) == 0 {
-		s.base, s.passed = in, in // of an earlier controller
+	if !s.connected { // nothing was sent before the first hello: these are of an earlier controller
+		s.connected, s.base, s.passed = true, in, in
 	}
-	s.connected = true
 	if in < s.base || in > s.base+int64(len(s.kept)) {
 		return fmt.Errorf("%w: it has %d bytes of those from %d to %d", errRecord, in, s.base, s.base+int64(len(s.kept)))
 	}
