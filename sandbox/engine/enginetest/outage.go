@@ -138,6 +138,9 @@ func testOutage(t *testing.T, s *suite) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			err := call(ctx)
 			cancel()
+			if name == "resolve" && !s.can(name) {
+				continue
+			}
 			assert.ErrorIs(t, err, engine.ErrUnavailable, name)
 		}
 	})

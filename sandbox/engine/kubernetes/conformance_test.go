@@ -54,6 +54,7 @@ func TestConformance(t *testing.T) {
 			"directory: a pod has no paths of its node",
 			"helper: the porter is in the pod of the run",
 			"processes: the kubelet bounds the processes of a pod, not those of one run",
+			"resolve: a digest names an image without a question to the cluster",
 			"threads: see processes",
 			"masks: they need files, which come with the volume of a run",
 			"pass: a session of a controller cannot be handed to another process",

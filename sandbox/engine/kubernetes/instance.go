@@ -406,13 +406,25 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	c.mu.Lock()
 	c.sent = true
 	c.mu.Unlock()
+	request := wire.RequestStop
 	switch how {
 	case engine.Stop:
-		c.session.Request(wire.RequestStop)
 	case engine.Kill:
-		c.session.Request(wire.RequestKill)
+		request = wire.RequestKill
 	case engine.Abort:
 		return c.engine.Remove(ctx, c.job)
+	}
+	select {
+	case <-c.receiver.Over():
+		return nil
+	case <-c.session.Over():
+		if why := c.session.Why(); why == nil || errors.Is(why, porter.ErrGone) {
+			return nil // it has ended
+		}
+	default:
+	}
+	if err := c.session.Request(request); err != nil {
+		return fmt.Errorf("%w: asking container %s to end: %w", engine.ErrUnavailable, c.job, err)
 	}
 	return nil
 }
@@ -449,7 +461,9 @@ func (c *instance) kill(ctx context.Context) {
 	c.mu.Lock()
 	c.sent = true
 	c.mu.Unlock()
-	c.session.Request(wire.RequestKill)
+	if c.session.Request(wire.RequestKill) != nil {
+		return // the removal of the volume ends it
+	}
 	_ = c.until(context.WithoutCancel(ctx), acceptPatience, func(ctx context.Context) error {
 		_, err := c.receiver.End(ctx)
 		return err

@@ -134,11 +134,10 @@ type adapter struct {
 	batch  batchclient.BatchV1Interface
 	pods   *watcher
 	log    *slog.Logger
-	// server is the version of the API server, once it is known.
-	serverOnce sync.Mutex
-	server     *version.Version
 
 	mu sync.Mutex
+	// server is the version of the API server, once it is known.
+	server *version.Version
 	// open are the containers whose sessions are in use; nil once closed.
 	open map[*instance]struct{}
 }
@@ -264,7 +263,7 @@ func (e *clusterFailure) Hint() string {
 func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 	ctx, cancel := callContext(ctx)
 	defer cancel()
-	server, err := e.version(ctx)
+	server, err := e.askVersion(ctx)
 	if err != nil {
 		return engine.Info{}, err
 	}
@@ -282,13 +281,18 @@ func (e *adapter) unenforced() []string {
 	return []string{spec.LimitSwap, spec.LimitPIDs, spec.LimitInodes, spec.LimitSeccomp}
 }
 
-// version asks for the version of the API server, once.
+// version is the version of the API server, which is asked for it once.
 func (e *adapter) version(ctx context.Context) (*version.Version, error) {
-	e.serverOnce.Lock()
-	defer e.serverOnce.Unlock()
-	if e.server != nil {
-		return e.server, nil
+	e.mu.Lock()
+	known := e.server
+	e.mu.Unlock()
+	if known != nil {
+		return known, nil
 	}
+	return e.askVersion(ctx)
+}
+
+func (e *adapter) askVersion(ctx context.Context) (*version.Version, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(e.rest)
 	if err != nil {
 		return nil, err
@@ -297,8 +301,14 @@ func (e *adapter) version(ctx context.Context) (*version.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the cluster for its version: %w", clusterError(ctx, err))
 	}
-	e.server, err = version.ParseGeneric(info.GitVersion)
-	return e.server, err
+	server, err := version.ParseGeneric(info.GitVersion)
+	if err != nil {
+		return nil, fmt.Errorf("the version of the cluster: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.server = server
+	return server, nil
 }
 
 // imageVolumes is the first version in which every cluster mounts images.

@@ -174,7 +174,7 @@ func TestAnotherController(t *testing.T) {
 	_, err = b.Write([]byte("lo\n"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.connected }, time.Minute, time.Millisecond)
-	b.Request('T')
+	require.NoError(t, b.Request('T'))
 	require.NoError(t, ended(t, b))
 	require.Equal(t, "begun\nhello\nGT\n", second.String())
 	require.Equal(t, "end\n", trouble.String())

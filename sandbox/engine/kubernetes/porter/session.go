@@ -195,12 +195,17 @@ func (s *Session) CloseIn() {
 	s.news.Broadcast()
 }
 
-// Request sends a request to init, past everything that was written.
-func (s *Session) Request(what byte) {
+// Request sends a request to init, past everything that was written. It fails without a connection; one
+// that breaks may lose the request.
+func (s *Session) Request(what byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.conn == nil {
+		return ErrLost
+	}
 	s.requests = append(s.requests, what)
 	s.news.Broadcast()
+	return nil
 }
 
 func (s *Session) isStopped() bool {
@@ -293,7 +298,7 @@ func (s *Session) talk(conn io.ReadWriteCloser) (greeted bool, err error) {
 	}()
 	err = s.receive(from, buffer)
 	s.mu.Lock()
-	ended, s.conn = true, nil
+	ended, s.conn, s.requests = true, nil, nil
 	s.mu.Unlock()
 	_ = conn.Close()
 	s.news.Broadcast()
