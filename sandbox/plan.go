@@ -169,7 +169,15 @@ func (r *Runner) resolve(ctx context.Context, ref string) (images.Resolved, erro
 	if !named {
 		return r.engine.Resolve(ctx, ref)
 	}
-	image, err := r.engine.Resolve(ctx, entry.Tag())
+	tag := entry.Tag()
+	if r.images != nil {
+		if tag = r.images[entry.Name]; tag == "" {
+			return images.Resolved{}, &policy.FieldError{Field: "image", Value: fmt.Sprintf("%q", entry.Name),
+				Rule: "is a name of the catalog, and the cluster has no image for it",
+				Hint: "push it with: sandbox image push " + entry.Name + " REGISTRY/REPOSITORY; then give the reference that it prints with --image, or for every run in the setting kubernetes.images"}
+		}
+	}
+	image, err := r.engine.Resolve(ctx, tag)
 	image.Name, image.CatalogName = cmp.Or(ref, r.catalog.Default), true
 	if errors.Is(err, images.ErrNotFound) {
 		err = &images.NotFoundError{Ref: image.Name, CatalogName: true, Entry: entry}

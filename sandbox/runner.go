@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,8 @@ const (
 type Runner struct {
 	engine  engine.Engine
 	catalog images.Catalog
+	// images are the engine's references for names of the catalog; nil for the tags of the catalog.
+	images map[string]string
 	// lock pins the images; nil permits all.
 	lock   *lock.Lock
 	policy policy.Policy
@@ -105,6 +108,16 @@ func WithEngine(e engine.Engine) Option {
 func WithCatalog(catalog images.Catalog) Option {
 	return func(r *Runner) error {
 		r.catalog = catalog
+		return nil
+	}
+}
+
+// WithImages sets the references of an engine that does not have the tags of the catalog, by the name
+// in the catalog. A run that asks for another name is refused.
+func WithImages(references map[string]string) Option {
+	return func(r *Runner) error {
+		r.images = map[string]string{}
+		maps.Copy(r.images, references)
 		return nil
 	}
 }

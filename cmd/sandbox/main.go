@@ -72,7 +72,7 @@ in ./input and leaves what it wants to keep in ./final.
 	}
 	root.PersistentFlags().StringVar(&a.ConfigFile, "config", "", "settings `file` instead of ./sandbox.yaml")
 	root.PersistentFlags().BoolVar(&a.Verbose, "verbose", false, "log every step to stderr")
-	a.Given.Add(root.PersistentFlags(), "context", "host", "state_dir", "catalog", "lock")
+	a.Given.Add(root.PersistentFlags(), "engine", "context", "host", "state_dir", "catalog", "lock")
 	root.Flags().BoolVar(&showVersion, "version", false, "show the versions, as 'sandbox version' does")
 	root.SetFlagErrorFunc(cli.FlagError)
 	cli.HelpAll(root)

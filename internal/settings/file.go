@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -71,7 +70,7 @@ func parseFile(data []byte, source string, from layer, trusted bool) (map[string
 			errs = append(errs, problem)
 		}
 		k, known := keyNamed(e.name)
-		text, err := valueText(e.node, k.list)
+		text, err := valueText(e.node, k.separator)
 		switch {
 		case e.name == "schema" && text == fileSchema:
 		case e.name == "schema":
@@ -138,9 +137,9 @@ func entriesBelow(node *yaml.Node, prefix string) (all []entry) {
 	return all
 }
 
-// valueText is a YAML value as the text that a setter reads; the parts of a list are
-// joined as in PATH.
-func valueText(node *yaml.Node, list bool) (string, error) {
+// valueText is a YAML value as the text that a setter reads. A separator joins the parts of a
+// list; without one there may be none.
+func valueText(node *yaml.Node, separator string) (string, error) {
 	var v any
 	if err := node.Decode(&v); err != nil {
 		return "", err
@@ -153,21 +152,21 @@ func valueText(node *yaml.Node, list bool) (string, error) {
 	case nil:
 		return "", errors.New("has no value")
 	case []any:
-		if list {
-			return listText(v)
+		if separator != "" {
+			return listText(v, separator)
 		}
 	}
 	return "", errors.New("must be a single value")
 }
 
-func listText(parts []any) (string, error) {
+func listText(parts []any, separator string) (string, error) {
 	texts := make([]string, len(parts))
 	for i, part := range parts {
 		text, ok := part.(string)
-		if !ok || text == "" || strings.ContainsRune(text, filepath.ListSeparator) {
-			return "", fmt.Errorf("must be a list of texts without %q", filepath.ListSeparator)
+		if !ok || text == "" || strings.Contains(text, separator) {
+			return "", fmt.Errorf("must be a list of texts without %q", separator)
 		}
 		texts[i] = text
 	}
-	return strings.Join(texts, string(filepath.ListSeparator)), nil
+	return strings.Join(texts, separator), nil
 }

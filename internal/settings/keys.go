@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -23,9 +24,9 @@ type key struct {
 	// trusted keys are not taken from ./sandbox.yaml, which may have come with
 	// a directory of another person.
 	trusted bool
-	// list keys may be a list in a file; in text their parts are joined as in PATH, and
-	// modules with commas as well.
-	list bool
+	// separator joins the parts of a key that may be a list in a file; empty for one value.
+	// Modules may be joined with commas as well.
+	separator string
 	// set stores a value; setDefault stores a shipped one, if it has a place of its own.
 	set, setDefault setter
 }
@@ -77,7 +78,7 @@ func keysOf(s *Settings) []key {
 		{name: "transfer", kind: "way", help: "how files reach the engine: bind, copy, or auto, which finds out",
 			set: to(&s.Transfer, readWord(spec.TransferAuto, spec.TransferBind, spec.TransferCopy))},
 	}
-	all = append(all, key{name: "preload", kind: "modules", help: "Python modules that are imported before the program starts: numpy,pandas", list: true,
+	all = append(all, key{name: "preload", kind: "modules", help: "Python modules that are imported before the program starts: numpy,pandas", separator: pathSeparator,
 		set: to(&s.Preload, readModules)})
 	all = append(all, key{name: "soft_signal", kind: "signal", help: "signal of --soft-timeout: SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2",
 		set: to(&s.SoftSignal, readWord(slices.Sorted(maps.Keys(spec.SoftSignals))...))})
@@ -111,6 +112,12 @@ func keysOf(s *Settings) []key {
 		_, set := limitTo(l.Field(&s.MaxEgress), "none")
 		all = append(all, key{name: "max." + limitKey(l.Name), trusted: true, set: set})
 	}
+	all = append(all, key{name: "engine", kind: "kind", help: "docker, or kubernetes: the cluster of the settings kubernetes.*", trusted: true,
+		set: to(&s.EngineKind, readWord(Docker, Kubernetes))})
+	for _, k := range clusterKeys(&s.Kubernetes, &s.ClusterImages) {
+		k.name, k.trusted = "kubernetes."+k.name, true
+		all = append(all, k)
+	}
 	return append(all,
 		key{name: "context", kind: "name", help: "Docker context of the engine, see docker context ls", trusted: true,
 			set: to(&s.Engine.Context, readText)},
@@ -133,11 +140,30 @@ func keysOf(s *Settings) []key {
 		key{name: "strict", kind: "bool", help: "refuse contracts with characters of a shell, or variables to strip", trusted: true,
 			set: to(&s.Strict, readBool)},
 		key{name: "open_allowlist", trusted: true, set: to(&s.OpenAllowlist, readBool)},
-		key{name: "contract_dependencies", trusted: true, list: true, set: to(&s.Dependencies, readDirectories)},
+		key{name: "contract_dependencies", trusted: true, separator: pathSeparator, set: to(&s.Dependencies, readDirectories)},
 		key{name: "json", kind: "bool", help: "print JSON on stdout, and nothing else there", set: to(&s.JSON, readBool)},
 		key{name: "quiet", letter: "q", kind: "bool", help: "no live output and no summary", set: to(&s.Quiet, readBool)},
 		key{name: "raw", kind: "bool", help: "let control sequences of the program reach the terminal", trusted: true, set: to(&s.Raw, readBool)},
 	)
+}
+
+// clusterKeys are the keys below kubernetes, with c and images as their targets.
+func clusterKeys(c *kubernetes.Config, images *map[string]string) []key {
+	return []key{
+		{name: "kubeconfig", set: to(&c.Kubeconfig, readText)},
+		{name: "context", set: to(&c.Context, readText)},
+		{name: "namespace", set: to(&c.Namespace, readText)},
+		{name: "programs", set: to(&c.Programs, readDigested)},
+		{name: "images", separator: ",", set: to(images, readImages)},
+		{name: "node_selector", separator: ",", set: to(&c.NodeSelector, readPairs)},
+		{name: "tolerations", separator: ",", set: to(&c.Tolerations, readNames)},
+		{name: "priority_class", set: to(&c.PriorityClass, readText)},
+		{name: "pull_secrets", separator: ",", set: to(&c.PullSecrets, readNames)},
+		{name: "queue", set: to(&c.Queue, readText)},
+		{name: "gpu_resource", set: to(&c.GPUResource, readText)},
+		{name: "seccomp", set: to(&c.Seccomp, readText)},
+		{name: "schedule_timeout", set: to(&c.ScheduleTimeout, readTime)},
+	}
 }
 
 // limitKey is the key of a limit.

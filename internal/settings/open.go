@@ -19,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
@@ -87,7 +88,7 @@ func (s Settings) Store() (*record.Store, error) {
 	return record.Open(dir)
 }
 
-// Client is a client of the engine that the settings and the environment name. The caller
+// Client is a client of the Docker engine that the settings and the environment name. The caller
 // closes it.
 func (s Settings) Client() (*dockerhost.Client, error) {
 	endpoint, err := dockerhost.Find(s.Engine)
@@ -97,9 +98,12 @@ func (s Settings) Client() (*dockerhost.Client, error) {
 	return endpoint.Client()
 }
 
-// OpenEngine opens the same engine for runs. Failures that have no caller, such as that of a
+// OpenEngine opens the engine for runs: that of Client, or a cluster. Failures that have no caller, such as that of a
 // removal in the background, are logged. The caller closes the engine.
 func (s Settings) OpenEngine(log *slog.Logger) (engine.Engine, error) {
+	if s.EngineKind == Kubernetes {
+		return kubernetes.Connect(s.Kubernetes)
+	}
 	return docker.Connect(s.Engine, docker.WithLogger(log))
 }
 
@@ -124,6 +128,9 @@ func (s Settings) Runner(log *slog.Logger, more ...sandbox.Option) (*sandbox.Run
 	options := []sandbox.Option{
 		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.Policy()), sandbox.WithStateDir(dir),
 		sandbox.WithEngine(engine), sandbox.WithLogger(log), sandbox.WithKeeper(),
+	}
+	if s.EngineKind == Kubernetes {
+		options = append(options, sandbox.WithImages(s.ClusterImages))
 	}
 	if locked {
 		options = append(options, sandbox.WithLock(lock))

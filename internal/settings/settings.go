@@ -16,6 +16,13 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
+)
+
+// The kinds of engines.
+const (
+	Docker     = "docker"
+	Kubernetes = "kubernetes"
 )
 
 // HardDisk is the disk bound of a policy that refuses runs whose disk limit the kernel cannot enforce.
@@ -52,9 +59,13 @@ type Settings struct {
 	EgressDefaults, MaxEgress policy.EgressLimits
 
 	AllowUnlocked bool
-	// Engine is the address of the engine; the zero value is that of the docker
-	// command.
-	Engine docker.Address
+	// EngineKind is [Docker] or [Kubernetes]; empty is Docker. Engine is the address of the Docker
+	// engine; the zero value is that of the docker command. Kubernetes selects the cluster, and
+	// ClusterImages are its images for names of the catalog.
+	EngineKind    string
+	Engine        docker.Address
+	Kubernetes    kubernetes.Config
+	ClusterImages map[string]string
 	// StateDir, GPUDir, CatalogFile and LockFile are paths; empty for the usual ones.
 	StateDir, GPUDir, CatalogFile, LockFile string
 	// Isolation is the grade that a run asks for, and MinIsolation the lowest one that the
@@ -217,6 +228,9 @@ func decide(layers *viper.Viper) (Settings, error) {
 		s.origins = append(s.origins, Origin{Key: k.name, Value: v.text, Source: v.source})
 	}
 	errs = append(errs, s.oneEngine(found["context"], found["host"]))
+	if s.EngineKind == Kubernetes {
+		errs = append(errs, s.noDocker(found["engine"], "context", found["context"]), s.noDocker(found["engine"], "host", found["host"]))
+	}
 	return s, errors.Join(errs...)
 }
 
@@ -237,6 +251,30 @@ func (s *Settings) oneEngine(context, host value) error {
 		return e
 	}
 	return nil
+}
+
+// noDocker leaves an address of Docker out that is weaker than the choice of a cluster. Any other
+// contradicts it.
+func (s *Settings) noDocker(kind value, name string, address value) error {
+	switch {
+	case address.text == "" || s.shown(name) == "":
+		return nil
+	case address.from < kind.from:
+		s.Engine.Context, s.Engine.Host = "", ""
+		s.show(name, "")
+		return nil
+	}
+	e := address.problem(fmt.Errorf("names a Docker engine, but %s is kubernetes", cmp.Or(kind.key, kind.source)))
+	e.Advice = "leave it out, or choose Docker with --engine docker"
+	if name == "context" {
+		e.Advice += "; the context of a cluster is kubernetes.context or SANDBOX_KUBERNETES_CONTEXT"
+	}
+	return e
+}
+
+// shown is the value that is shown for a key.
+func (s *Settings) shown(key string) string {
+	return s.origins[slices.IndexFunc(s.origins, func(o Origin) bool { return o.Key == key })].Value
 }
 
 // show replaces the value that is shown for a key, and returns its origin.

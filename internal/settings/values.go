@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/distribution/reference"
+
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -109,6 +111,66 @@ func readDirectories(text string) ([]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// pathSeparator joins the parts of a list of paths.
+const pathSeparator = string(filepath.ListSeparator)
+
+// readNames reads texts that are joined by commas; an empty text names none.
+func readNames(text string) ([]string, error) {
+	if _, err := readText(text); err != nil {
+		return nil, err
+	}
+	var all []string
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			all = append(all, name)
+		}
+	}
+	return all, nil
+}
+
+// readPairs reads NAME=VALUE, joined by commas.
+func readPairs(text string) (map[string]string, error) {
+	names, err := readNames(text)
+	if err != nil {
+		return nil, err
+	}
+	pairs := map[string]string{}
+	for _, each := range names {
+		name, value, ok := strings.Cut(each, "=")
+		if !ok || name == "" {
+			return nil, errors.New("must be NAME=VALUE, as a list or joined by commas")
+		}
+		if _, twice := pairs[name]; twice {
+			return nil, fmt.Errorf("names %s twice", name)
+		}
+		pairs[name] = value
+	}
+	return pairs, nil
+}
+
+// readImages reads NAME=REFERENCE, joined by commas, where each reference has a digest.
+func readImages(text string) (map[string]string, error) {
+	pairs, err := readPairs(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range pairs {
+		if _, err := readDigested(ref); err != nil || ref == "" {
+			return nil, errors.New("must be NAME=REGISTRY/REPOSITORY@sha256:…, as a list or joined by commas")
+		}
+	}
+	return pairs, nil
+}
+
+// readDigested reads a reference with a digest, or nothing.
+func readDigested(text string) (string, error) {
+	named, err := reference.ParseNormalizedNamed(text)
+	if _, ok := named.(reference.Digested); text != "" && (err != nil || !ok) {
+		return "", errors.New("must be an image by its digest: REGISTRY/REPOSITORY@sha256:…, as sandbox image push prints it")
+	}
+	return text, nil
 }
 
 // readModules reads names of modules, joined by commas or as in PATH; an empty text names none.

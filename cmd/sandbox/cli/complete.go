@@ -31,6 +31,7 @@ var words = map[string][]cobra.Completion{
 	"gpu_driver": {
 		"auto\twhat the engine has (default)", "nvidia\tthe runtime nvidia", "cdi\tthe Container Device Interface",
 	},
+	"engine":     {"docker\ta Docker engine (default)", "kubernetes\tthe cluster of the settings kubernetes.*"},
 	"gpus":       {"all\tevery GPU of the engine", "1\tone GPU that is free"},
 	"transfer":   {"auto\ttry it and decide (default)", "bind\tmount directories of this machine", "copy\tcopy files to the engine and back"},
 	"disk_bound": {"auto\tthe best that the kernel can do (default)", "hard\trefuse the run unless the kernel enforces the limit"},

@@ -321,7 +321,7 @@ func (a *App) RepeatFlags(hint string) string {
 		return hint
 	}
 	engine := a.givenFlags("context", "host")
-	all := engine + a.givenFlags("state_dir", "catalog", "lock")
+	all := a.givenFlags("engine") + engine + a.givenFlags("state_dir", "catalog", "lock")
 	if a.ConfigFile != "" {
 		all += " --config " + ShellWord(a.ConfigFile)
 	}

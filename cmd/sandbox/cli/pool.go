@@ -24,7 +24,7 @@ const (
 )
 
 // poolKeys are the settings that a pool in the background has from this command line.
-var poolKeys = []string{"context", "host", "state_dir", "catalog", "lock", "pool.size", "pool.idle", "pool.memory"}
+var poolKeys = []string{"engine", "context", "host", "state_dir", "catalog", "lock", "pool.size", "pool.idle", "pool.memory"}
 
 // StartPool starts a process that keeps a pool, with a session of its own. With wait set it returns
 // when that process is ready, or why it is not.
