@@ -80,6 +80,17 @@ func TestSettingsAreDocumented(t *testing.T) {
 				assert.Contains(t, documented, limit)
 			}
 			want[name+".*"] = "none"
+		case name == "kubernetes": // a table of its own
+			below := map[string]string{}
+			for _, cells := range markdownTable(string(text), "| key below `kubernetes` | default | meaning |") {
+				below[strings.Trim(cells[0], "`")] = strings.Trim(cells[1], "`")
+			}
+			shipped := map[string]string{}
+			for key, value := range group {
+				shipped[key] = strings.TrimSpace(yamlText(t, value))
+			}
+			assert.Equal(t, shipped, below)
+			want[name+".*"] = ""
 		default:
 			for key, value := range group {
 				want[name+"."+key] = strings.TrimSpace(yamlText(t, value))

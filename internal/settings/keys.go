@@ -162,6 +162,7 @@ func clusterKeys(c *kubernetes.Config, images *map[string]string) []key {
 		{name: "queue", set: to(&c.Queue, readText)},
 		{name: "gpu_resource", set: to(&c.GPUResource, readText)},
 		{name: "seccomp", set: to(&c.Seccomp, readText)},
+		{name: "cpu_share", set: to(&c.CPUShare, readNumber)},
 		{name: "schedule_timeout", set: to(&c.ScheduleTimeout, readTime)},
 	}
 }

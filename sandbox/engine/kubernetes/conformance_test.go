@@ -27,7 +27,7 @@ func config(t *testing.T) kubernetes.Config {
 	t.Helper()
 	programs := os.Getenv("EVALBOX_KUBERNETES_PROGRAMS")
 	require.NotEmpty(t, programs, "these tests need a cluster: make test ENGINES=kubernetes PACKAGES=./sandbox/engine/kubernetes/...")
-	return kubernetes.Config{Programs: programs, Window: 2 * time.Second, CPUShare: 0.05}
+	return kubernetes.Config{Programs: programs, Window: 5 * time.Second, CPUShare: 0.05}
 }
 
 // TestConformance runs the suite of every engine on a real cluster.
@@ -54,6 +54,9 @@ func TestConformance(t *testing.T) {
 			"directory: a pod has no paths of its node",
 			"helper: the porter is in the pod of the run",
 			"processes: the kubelet bounds the processes of a pod, not those of one run",
+			"inodes: the file systems in memory of a pod have no limit of their files",
+			"aliases: their file system has no limit of its files",
+			"limits: see inodes and processes",
 			"resolve: a digest names an image without a question to the cluster",
 			"threads: see processes",
 			"masks: they need files, which come with the volume of a run",

@@ -24,6 +24,8 @@ const (
 	readyPatience = time.Minute
 	// acceptPatience is how long init may take to accept a job.
 	acceptPatience = 30 * time.Second
+	// requestPatience is how long a request may wait for a connection.
+	requestPatience = 4 * time.Second
 	// endPatience is how long the cluster may take to say why a pod has ended.
 	endPatience = 5 * time.Second
 	// initRefuses is the exit code of an init that has no job.
@@ -46,6 +48,8 @@ type instance struct {
 	stderr   *sink
 	preloads bool
 	ready    wire.Ready
+
+	resuming sync.Mutex
 
 	mu sync.Mutex
 	// begun says that there was a call to start the job, or that the container was opened again.
@@ -292,13 +296,7 @@ func (c *instance) Wait(ctx context.Context) (engine.End, error) {
 
 // await waits for the report, or for the end of the pod without one.
 func (c *instance) await(ctx context.Context) (engine.End, error) {
-	select {
-	case <-c.session.Over():
-		if c.session.Why() != nil && !errors.Is(c.session.Why(), porter.ErrGone) {
-			c.session.Resume(ctx)
-		}
-	default:
-	}
+	c.resume(ctx)
 	select {
 	case <-c.receiver.Over():
 	case <-c.session.Over():
@@ -324,6 +322,19 @@ func (c *instance) await(ctx context.Context) (engine.End, error) {
 		return c.silent(ctx)
 	}
 	return engine.End{}, fmt.Errorf("%w: container %s: %w", engine.ErrUnavailable, c.job, why)
+}
+
+// resume continues a session that was cut, or that has lost its pod.
+func (c *instance) resume(ctx context.Context) {
+	c.resuming.Lock()
+	defer c.resuming.Unlock()
+	select {
+	case <-c.session.Over():
+		if why := c.session.Why(); why != nil && !errors.Is(why, porter.ErrGone) {
+			c.session.Resume(ctx)
+		}
+	default:
+	}
 }
 
 // reported translates the report of init.
@@ -412,8 +423,9 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	case engine.Kill:
 		request = wire.RequestKill
 	case engine.Abort:
-		return c.engine.Remove(ctx, c.job)
+		return c.engine.removePods(ctx, c.job)
 	}
+	c.resume(ctx)
 	select {
 	case <-c.receiver.Over():
 		return nil
@@ -423,7 +435,9 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 		}
 	default:
 	}
-	if err := c.session.Request(request); err != nil {
+	asking, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	if err := c.session.Request(asking, request); err != nil {
 		return fmt.Errorf("%w: asking container %s to end: %w", engine.ErrUnavailable, c.job, err)
 	}
 	return nil
@@ -461,7 +475,9 @@ func (c *instance) kill(ctx context.Context) {
 	c.mu.Lock()
 	c.sent = true
 	c.mu.Unlock()
-	if c.session.Request(wire.RequestKill) != nil {
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestPatience)
+	defer cancel()
+	if c.session.Request(asking, wire.RequestKill) != nil {
 		return // the removal of the volume ends it
 	}
 	_ = c.until(context.WithoutCancel(ctx), acceptPatience, func(ctx context.Context) error {

@@ -367,18 +367,39 @@ func foundOf(job *batchv1.Job, pod *corev1.Pod) engine.Found {
 
 // Remove implements [engine.Engine].
 func (e *adapter) Remove(ctx context.Context, name string) error {
-	ctx, cancel := changeContext(ctx)
-	defer cancel()
 	job := jobName(name)
 	// The pods go first, and soon: the Job would give them their whole grace period.
-	err := e.core.Pods(e.config.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
-		metav1.ListOptions{LabelSelector: "job-name=" + job + "," + spec.LabelManaged + "=true"})
+	podErr := e.removePods(ctx, job)
+	ctx, cancel := changeContext(ctx)
+	defer cancel()
 	background := metav1.DeletePropagationBackground
-	jobErr := e.batch.Jobs(e.config.Namespace).Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
-	for _, each := range []error{err, jobErr} {
-		if each != nil && !apierrors.IsNotFound(each) {
-			return fmt.Errorf("removing Job %s: %w", job, clusterError(ctx, each))
+	err := e.batch.Jobs(e.config.Namespace).Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing Job %s: %w", job, clusterError(ctx, err))
+	}
+	return podErr
+}
+
+// removePods kills the pods of a Job. Sessions of this engine with them end, so that nobody takes the
+// last words of an init that is being killed for a report.
+func (e *adapter) removePods(ctx context.Context, job string) error {
+	ctx, cancel := changeContext(ctx)
+	defer cancel()
+	err := e.core.Pods(e.config.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+		metav1.ListOptions{LabelSelector: jobLabel + "=" + job + "," + spec.LabelManaged + "=true"})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing the pod of Job %s: %w", job, clusterError(ctx, err))
+	}
+	e.mu.Lock()
+	var talking []*instance
+	for c := range e.open {
+		if c.job == job {
+			talking = append(talking, c)
 		}
+	}
+	e.mu.Unlock()
+	for _, c := range talking {
+		c.Disconnect()
 	}
 	return nil
 }

@@ -75,10 +75,11 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 	ctx, cancel := changeContext(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
-		_, err := e.batch.Jobs(e.config.Namespace).Create(ctx, job, metav1.CreateOptions{})
+		made, err := e.batch.Jobs(e.config.Namespace).Create(ctx, job, metav1.CreateOptions{})
 		failure := clusterError(ctx, err)
 		switch {
 		case err == nil:
+			e.pods.born(job.Name, made.UID)
 			return nil
 		case apierrors.IsAlreadyExists(err):
 			if now, getErr := e.batch.Jobs(e.config.Namespace).Get(ctx, job.Name, metav1.GetOptions{}); try > 1 && getErr == nil &&
@@ -124,6 +125,19 @@ func (l *line) Read(p []byte) (int, error) {
 	n, err := l.execution.Read(p)
 	if l.heard = l.heard || n > 0; err != nil && !l.heard {
 		err = l.explain(err)
+	}
+	return n, err
+}
+
+// Write fails for the reason for which the connection does.
+func (l *line) Write(p []byte) (int, error) {
+	n, err := l.execution.Write(p)
+	if err != nil {
+		select {
+		case <-l.done:
+			err = l.explain(errors.Join(err, l.err))
+		default: // this side has closed it
+		}
 	}
 	return n, err
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -23,8 +24,11 @@ type watcher struct {
 	mu sync.Mutex
 	// last is the newest state of the pod of each Job that somebody waits for. A pod that was
 	// deleted keeps its last state, and gone says so.
-	last    map[string]*corev1.Pod
-	gone    map[string]bool
+	last map[string]*corev1.Pod
+	gone map[string]bool
+	// uids are those of the Jobs that this process has made: pods of an earlier Job of the name do
+	// not count.
+	uids    map[string]types.UID
 	wanted  map[string]int
 	changed chan struct{} // closed and replaced at each change
 	started bool
@@ -32,12 +36,15 @@ type watcher struct {
 }
 
 func newWatcher(pods coreclient.PodInterface) *watcher {
-	return &watcher{pods: pods, last: map[string]*corev1.Pod{}, gone: map[string]bool{}, wanted: map[string]int{},
+	return &watcher{pods: pods, last: map[string]*corev1.Pod{}, gone: map[string]bool{}, uids: map[string]types.UID{}, wanted: map[string]int{},
 		changed: make(chan struct{}), stop: make(chan struct{})}
 }
 
-// jobLabel names the Job of a pod.
-const jobLabel = "batch.kubernetes.io/job-name"
+// Labels of a pod that name its Job.
+const (
+	jobLabel = "batch.kubernetes.io/job-name"
+	uidLabel = "batch.kubernetes.io/controller-uid"
+)
 
 // want keeps the states of the pod of a Job, until forget.
 func (w *watcher) want(job string) {
@@ -75,6 +82,17 @@ func (w *watcher) want(job string) {
 	go informer.Run(w.stop)
 }
 
+// born notes a new Job.
+func (w *watcher) born(job string, uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.uids[job] = uid
+	if last := w.last[job]; last != nil && last.Labels[uidLabel] != string(uid) {
+		delete(w.last, job)
+		delete(w.gone, job)
+	}
+}
+
 // forget undoes one want.
 func (w *watcher) forget(job string) {
 	w.mu.Lock()
@@ -83,6 +101,7 @@ func (w *watcher) forget(job string) {
 		delete(w.wanted, job)
 		delete(w.last, job)
 		delete(w.gone, job)
+		delete(w.uids, job)
 	}
 }
 
@@ -97,6 +116,9 @@ func (w *watcher) note(object any, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	job := pod.Labels[jobLabel]
+	if uid := w.uids[job]; uid != "" && pod.Labels[uidLabel] != string(uid) {
+		return
+	}
 	if last := w.last[job]; gone && last != nil && last.UID != pod.UID {
 		return // of an earlier Job of that name
 	}

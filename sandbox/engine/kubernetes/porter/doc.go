@@ -28,9 +28,9 @@
 //	                a  how many bytes of "i" were passed on, 8 bytes
 //	                g  a gap, JSON: the kept part of a stream begins later than asked
 //	                x  init has ended, and everything was sent
-//	                s  another controller has taken over
 //	                z  the end of a transfer, JSON: SHA-256 of all bytes, and the error
 //
 // The header says how many bytes of each stream the controller has; what it sent is numbered as
 // well. So a connection may break at any byte, and nothing is lost or comes twice.
+// Several controllers may read; the first one that comes while no other is connected takes over.
 package porter

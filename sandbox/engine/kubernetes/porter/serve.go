@@ -31,6 +31,9 @@ const (
 	porterSocket = "porter.sock"
 )
 
+// firstWindow is how long the first controller may take to come.
+var firstWindow = time.Minute
+
 // server is the porter.
 type server struct {
 	config Config
@@ -48,10 +51,10 @@ type server struct {
 	arrived, passed int64
 	endIn           bool
 
-	// attached is the connection of the controller; absent says since when there is none, and
-	// gone that init knows.
-	attached *attachment
-	client   string // the last one
+	// attached are the connections of controllers; absent says since when there is none, and gone
+	// that init knows. owner is the controller that init counts as its own.
+	attached map[*attachment]bool
+	owner    string
 	absent   time.Time
 	gone     bool
 
@@ -65,16 +68,15 @@ type server struct {
 
 // attachment is one connection of a controller to the streams.
 type attachment struct {
-	conn       net.Conn
-	client     string
-	superseded bool
-	ended      bool
+	conn   net.Conn
+	client string
+	ended  bool
 }
 
 // Serve is the porter of a pod. It ends when terminate is closed while no controller is connected, or
 // when no controller has come.
 func Serve(ctx context.Context, config Config, terminate <-chan struct{}) error {
-	s := &server{config: config, joined: make(chan struct{}), opened: make(chan struct{}), done: make(chan struct{}), absent: time.Now()}
+	s := &server{config: config, joined: make(chan struct{}), opened: make(chan struct{}), done: make(chan struct{}), attached: map[*attachment]bool{}, absent: time.Now()}
 	s.news = sync.NewCond(&s.mu)
 	for _, each := range []struct {
 		to   **spool
@@ -123,8 +125,12 @@ func (s *server) live(ctx context.Context, terminate <-chan struct{}) error {
 		case <-tick.C:
 		}
 		s.mu.Lock()
-		absent := s.attached == nil && s.busy == 0
-		late := absent && !s.gone && time.Since(s.absent) > s.config.Window
+		absent := len(s.attached)+s.busy == 0
+		window := s.config.Window
+		if s.owner == "" {
+			window = max(window, firstWindow)
+		}
+		late := absent && !s.gone && time.Since(s.absent) > window
 		s.gone = s.gone || late
 		s.mu.Unlock()
 		select {
@@ -163,7 +169,7 @@ func (s *server) sayGone() (idle bool) {
 	s.request('G') // RequestGone of package wire
 	for began := time.Now(); time.Since(began) < idleEnd && !ended; time.Sleep(20 * time.Millisecond) {
 		s.mu.Lock()
-		ended = s.out.closed && s.err.closed && s.attached == nil
+		ended = s.out.closed && s.err.closed && len(s.attached) == 0
 		s.mu.Unlock()
 	}
 	return ended
@@ -261,20 +267,20 @@ func (s *server) count(n int) {
 	s.busy, s.absent = s.busy+n, time.Now()
 }
 
-// serveInit serves the streams of init to one controller, in place of another one.
+// serveInit serves the streams of init to one controller. A new connection of a controller replaces
+// its old one.
 func (s *server) serveInit(conn net.Conn, from *bufio.Reader, head Header) {
 	a := &attachment{conn: conn, client: head.Client}
 	s.mu.Lock()
-	if old := s.attached; old != nil {
-		old.superseded = old.client != a.client
-		old.ended = true
-		if !old.superseded {
+	for old := range s.attached {
+		if old.client == a.client {
+			old.ended = true
 			_ = old.conn.Close()
 		}
 	}
-	another := s.client != "" && s.client != a.client
-	s.attached, s.client = a, a.client
-	s.out.taken, s.err.taken = min(head.Out, s.out.end), min(head.Err, s.err.end)
+	s.attached[a] = true
+	another := s.isAnother()
+	s.out.taken, s.err.taken = max(s.out.taken, min(head.Out, s.out.end)), max(s.err.taken, min(head.Err, s.err.end))
 	s.out.attached, s.err.attached = true, true
 	arrived := s.arrived
 	s.news.Broadcast()
@@ -293,14 +299,35 @@ func (s *server) serveInit(conn net.Conn, from *bufio.Reader, head Header) {
 	s.receive(from, a)
 	s.mu.Lock()
 	a.ended = true
-	if s.attached == a {
-		s.attached, s.absent, s.gone = nil, time.Now(), false
+	if delete(s.attached, a); len(s.attached) == 0 {
+		s.absent, s.gone = time.Now(), false
 		s.out.attached, s.err.attached = false, false
 	}
+	another = s.isAnother()
 	s.news.Broadcast()
 	s.mu.Unlock()
+	if another {
+		go s.request('G')
+	}
 	_ = conn.Close()
 	<-sent
+}
+
+// isAnother makes another controller the owner, if the owner is not connected and another one is. It
+// reports whether there was an owner before: that one does not come back. The lock is held.
+func (s *server) isAnother() bool {
+	other := ""
+	for a := range s.attached {
+		if a.client == s.owner {
+			return false
+		}
+		other = a.client
+	}
+	before := s.owner
+	if other != "" {
+		s.owner = other
+	}
+	return other != "" && before != ""
 }
 
 // receive handles what a controller sends until its connection ends.
@@ -312,10 +339,6 @@ func (s *server) receive(from *bufio.Reader, a *attachment) {
 			return
 		}
 		s.mu.Lock()
-		if a.superseded {
-			s.mu.Unlock()
-			return
-		}
 		switch kind {
 		case 'i':
 			if len(s.in)+len(payload) > 2*window || s.endIn {
@@ -344,12 +367,6 @@ func (s *server) send(conn net.Conn, a *attachment, head Header) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if a.superseded {
-			s.mu.Unlock()
-			_ = writeRecord(conn, 's', nil)
-			s.mu.Lock()
-			return
-		}
 		if a.ended {
 			return
 		}

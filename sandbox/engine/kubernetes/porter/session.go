@@ -23,9 +23,7 @@ var (
 	ErrNotYet = errors.New("the pod has not started")
 	// ErrLost means that the porter could not be reached for as long as the budget of a session.
 	ErrLost = errors.New("the connection to the pod was lost")
-	// ErrSuperseded means that another controller has taken over.
-	ErrSuperseded = errors.New("another controller has taken over the pod")
-	errCut        = errors.New("the session was cut")
+	errCut  = errors.New("the session was cut")
 )
 
 const (
@@ -87,6 +85,8 @@ type Session struct {
 	requests     []byte
 	// conn is the connection in use; nil between two.
 	conn io.Closer
+	// greeted says that the porter has answered on it.
+	greeted bool
 	// connected says that a porter has answered once; lost counts connections that broke.
 	connected bool
 	lost      int
@@ -195,13 +195,17 @@ func (s *Session) CloseIn() {
 	s.news.Broadcast()
 }
 
-// Request sends a request to init, past everything that was written. It fails without a connection; one
-// that breaks may lose the request.
-func (s *Session) Request(what byte) error {
+// Request sends a request to init, past everything that was written. It waits for a connection until
+// ctx ends; one that breaks may lose the request.
+func (s *Session) Request(ctx context.Context, what byte) error {
+	defer context.AfterFunc(ctx, s.news.Broadcast)()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn == nil {
-		return ErrLost
+	for !s.greeted {
+		if ctx.Err() != nil || s.stopped {
+			return ErrLost
+		}
+		s.news.Wait()
 	}
 	s.requests = append(s.requests, what)
 	s.news.Broadcast()
@@ -235,8 +239,8 @@ func (s *Session) loop(ctx context.Context) error {
 		if err == nil {
 			var greeted bool
 			greeted, err = s.talk(conn)
-			if err == nil || errors.Is(err, ErrSuperseded) {
-				return err
+			if err == nil {
+				return nil
 			}
 			if greeted {
 				pace.progress()
@@ -275,9 +279,6 @@ func (s *Session) talk(conn io.ReadWriteCloser) (greeted bool, err error) {
 	from, buffer := bufio.NewReaderSize(conn, maxRecord), make([]byte, maxRecord)
 	kind, payload, err := readRecord(from, buffer)
 	var greeting hello
-	if err == nil && kind == 's' {
-		return true, ErrSuperseded
-	}
 	if err == nil && kind != 'h' {
 		err = errRecord
 	}
@@ -290,6 +291,10 @@ func (s *Session) talk(conn io.ReadWriteCloser) (greeted bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	s.mu.Lock()
+	s.greeted = true
+	s.mu.Unlock()
+	s.news.Broadcast()
 	sending := make(chan struct{})
 	ended := false
 	go func() {
@@ -298,7 +303,7 @@ func (s *Session) talk(conn io.ReadWriteCloser) (greeted bool, err error) {
 	}()
 	err = s.receive(from, buffer)
 	s.mu.Lock()
-	ended, s.conn, s.requests = true, nil, nil
+	ended, s.conn, s.greeted, s.requests = true, nil, false, nil
 	s.mu.Unlock()
 	_ = conn.Close()
 	s.news.Broadcast()
@@ -376,16 +381,13 @@ func (s *Session) receive(from *bufio.Reader, buffer []byte) error {
 			}
 			passed := int64(binary.LittleEndian.Uint64(payload))
 			s.mu.Lock()
-			if passed < s.passed || passed > s.base+int64(len(s.kept)) {
-				err = errRecord
-			} else if s.passed = passed; passed > s.base {
-				s.kept, s.base = s.kept[passed-s.base:], passed // another connection does not need it
+			if s.passed = max(s.passed, passed); passed > s.base {
+				// Another connection does not need it. What lies behind is of another controller.
+				n := min(passed-s.base, int64(len(s.kept)))
+				s.kept, s.base = s.kept[n:], s.base+n
 			}
 			s.mu.Unlock()
 			s.news.Broadcast()
-			if err != nil {
-				return err
-			}
 		case 'g':
 			var missing gap
 			if err := json.Unmarshal(payload, &missing); err != nil {
@@ -401,8 +403,6 @@ func (s *Session) receive(from *bufio.Reader, buffer []byte) error {
 			s.mu.Unlock()
 		case 'x':
 			return nil
-		case 's':
-			return ErrSuperseded
 		default:
 			return fmt.Errorf("%w: kind %q", errRecord, kind)
 		}
