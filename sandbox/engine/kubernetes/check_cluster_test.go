@@ -93,7 +93,7 @@ func TestRoleSuffices(t *testing.T) {
 	box, err := e.Prepare(t.Context(), class, engine.Meta{Name: "evalbox-role"})
 	require.NoError(t, err)
 	var out strings.Builder
-	require.NoError(t, box.Start(t.Context(), spec.Job{RunID: "role", Argv: []string{"/bin/echo", "hello"}}, engine.Streams{Stdout: &out}))
+	require.NoError(t, box.Start(t.Context(), spec.Job{RunID: "role", Command: []string{"/bin/echo", "hello"}}, engine.Streams{Stdout: &out}))
 	end, err := box.Wait(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, end.ExitCode)
