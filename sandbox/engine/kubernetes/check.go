@@ -66,7 +66,10 @@ func Check(ctx context.Context, config Config, runtimeClass string) (Report, err
 		return Report{}, err
 	}
 	defer func() { _ = connected.Close() }() // it has no session
-	e := connected.(*adapter)                //nolint:forcetypeassert // Connect makes nothing else
+	e, ok := connected.(*adapter)
+	if !ok {
+		return Report{}, fmt.Errorf("%T is not an engine of this package", connected)
+	}
 	ctx, cancel := callContext(ctx)
 	defer cancel()
 	r := Report{Namespace: e.config.Namespace}
