@@ -22,8 +22,8 @@ type watcher struct {
 	pods coreclient.PodInterface
 
 	mu sync.Mutex
-	// last is the newest state of the pod of each Job that somebody waits for. A pod that was
-	// deleted keeps its last state, and gone says so.
+	// last is the newest state of the pod of each Job. A pod that was deleted keeps its last state
+	// while somebody waits for it, and gone says so.
 	last map[string]*corev1.Pod
 	gone map[string]bool
 	// uids are those of the Jobs that this process has made: pods of an earlier Job of the name do
@@ -97,8 +97,11 @@ func (w *watcher) born(job string, uid types.UID) {
 func (w *watcher) forget(job string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wanted[job]--; w.wanted[job] <= 0 {
-		delete(w.wanted, job)
+	if w.wanted[job]--; w.wanted[job] > 0 {
+		return
+	}
+	delete(w.wanted, job)
+	if w.gone[job] { // the state of a pod that exists does not come again
 		delete(w.last, job)
 		delete(w.gone, job)
 		delete(w.uids, job)
@@ -127,6 +130,7 @@ func (w *watcher) note(object any, gone bool) {
 	if gone && w.wanted[job] == 0 {
 		delete(w.last, job)
 		delete(w.gone, job)
+		delete(w.uids, job)
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})
