@@ -83,6 +83,14 @@ func (c Config) seccomp() *corev1.SeccompProfile {
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &c.Seccomp}
 }
 
+// filter names the system call filter of every pod.
+func (c Config) filter() string {
+	if c.Seccomp == "" {
+		return string(corev1.SeccompProfileTypeRuntimeDefault)
+	}
+	return "Localhost " + c.Seccomp
+}
+
 var tolerationPattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([^=:]+)(=([^:]*))?(:(NoSchedule|PreferNoSchedule|NoExecute))?$`)
 })
@@ -257,7 +265,7 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 		Name: "Kubernetes", Version: server.String(), APIVersion: fmt.Sprintf("%d.%d", server.Major(), server.Minor()),
 		ID: "kubernetes-" + hex.EncodeToString(id[:8]), OS: "linux", Address: e.rest.Host,
 		Seccomp: true, MemoryLimit: true, CPUQuota: true,
-		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced()},
+		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced(), Filter: e.config.filter()},
 	}, nil
 }
 
