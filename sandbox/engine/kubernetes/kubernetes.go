@@ -65,6 +65,8 @@ type Config struct {
 	// ScheduleTimeout bounds how long a pod may wait for a node, a quota or a queue; 0 means
 	// [DefaultScheduleTimeout].
 	ScheduleTimeout time.Duration
+	// AllowOpenNetwork permits programs to run where the network of their pods is not off.
+	AllowOpenNetwork bool
 	// Window is how long a controller may be away before its program is on its own; 0 means
 	// [engine.ReconnectBudget].
 	Window time.Duration
@@ -132,7 +134,9 @@ type adapter struct {
 	core   coreclient.CoreV1Interface
 	batch  batchclient.BatchV1Interface
 	pods   *watcher
-	log    *slog.Logger
+	// network is what is known of the network of pods.
+	network network
+	log     *slog.Logger
 	// server is the version of the API server, once it is known.
 	serverOnce sync.Mutex
 	server     *version.Version
@@ -271,7 +275,11 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 
 // unenforced lists what a pod cannot promise.
 func (e *adapter) unenforced() []string {
-	return []string{spec.LimitSwap, spec.LimitPIDs, spec.LimitInodes, spec.LimitSeccomp}
+	limits := []string{spec.LimitSwap, spec.LimitPIDs, spec.LimitInodes, spec.LimitSeccomp, spec.LimitInterfaces}
+	if e.config.AllowOpenNetwork {
+		limits = append(limits, spec.LimitNetwork)
+	}
+	return limits
 }
 
 // version asks for the version of the API server, once.
