@@ -158,7 +158,11 @@ func (c *instance) checkNetwork(ctx context.Context) error {
 	if c.class.Network != "none" || !engine.HasInterfaces(c.ready) {
 		return nil
 	}
-	why, err := e.whyOpen(ctx, c.job)
+	pod, err := e.scheduled(ctx, c.job, time.Now())
+	if err != nil {
+		return e.porterError(ctx, c.job, err)
+	}
+	why, err := e.network.whyOpen(ctx, pod, e.config.AllowOpenNetwork, e.probe)
 	if err != nil || why == "" {
 		return err
 	}
@@ -169,17 +173,13 @@ func (c *instance) checkNetwork(ctx context.Context) error {
 	return nil
 }
 
-// whyOpen says why the network of a pod is not off; empty if it is.
-func (e *adapter) whyOpen(ctx context.Context, job string) (string, error) {
-	pod, err := e.scheduled(ctx, job, time.Now())
-	if err != nil {
-		return "", e.porterError(ctx, job, err)
-	}
+// whyOpen says why the network of a pod is not off; empty if it is. Unless hasty, it gives the cluster
+// time to apply its policies. Probe returns the addresses that answer the pod.
+func (n *network) whyOpen(ctx context.Context, pod *corev1.Pod, hasty bool, probe func(context.Context, *corev1.Pod) ([]string, error)) (string, error) {
 	at := place{node: pod.Spec.NodeName}
 	if pod.Spec.RuntimeClassName != nil {
 		at.runtime = *pod.Spec.RuntimeClassName
 	}
-	n := &e.network
 	n.mu.Lock()
 	policies, unseen, seen := n.policies, n.unseen, n.closed[at]
 	n.mu.Unlock()
@@ -193,9 +193,9 @@ func (e *adapter) whyOpen(ctx context.Context, job string) (string, error) {
 	}
 	began := time.Now()
 	for try := 1; ; try++ {
-		answers, err := e.probe(ctx, pod)
+		answers, err := probe(ctx, pod)
 		if err != nil {
-			return "", fmt.Errorf("Job %s: looking for a way out of the pod: %w", job, err) //nolint:revive // the name of a kind
+			return "", fmt.Errorf("looking for a way out of pod %s: %w", pod.Name, err)
 		}
 		switch {
 		case len(answers) == 0 && try == 1:
@@ -208,7 +208,7 @@ func (e *adapter) whyOpen(ctx context.Context, job string) (string, error) {
 			return "", nil
 		case len(answers) == 0:
 			return "", nil // late: the next pod may be open at first as well
-		case e.config.AllowOpenNetwork || time.Since(began) > policyPatience:
+		case hasty || time.Since(began) > policyPatience:
 			return "it answered from the pod: " + strings.Join(answers, ", "), nil
 		}
 		select {
