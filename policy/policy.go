@@ -30,6 +30,8 @@ type Policy struct {
 	// OrphanTimeout bounds how long a program goes on after its controller has gone; zero
 	// means that only its time limit does. Nobody monitors its disk then.
 	OrphanTimeout time.Duration
+	// AllowUnenforced permits requests that ask for a limit that the engine cannot enforce.
+	AllowUnenforced bool
 	// AllowRoot permits requests that ask for uid 0 inside the container.
 	AllowRoot bool
 	// AllowEgress is the highest level of network access through the proxy of a run

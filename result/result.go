@@ -225,6 +225,9 @@ type Enforced struct {
 	GPUDriver string `json:"gpu_driver"`
 	// GPUsShared says that other runs could have the same GPUs.
 	GPUsShared bool `json:"gpus_shared"`
+	// Unenforced lists the limits that the engine could not enforce: "swap", "pids", "inodes",
+	// "seccomp", "interfaces", "network". SwapBytes is then -1 without a limit, and PIDs 0.
+	Unenforced []string `json:"unenforced,omitempty"`
 }
 
 // Isolation says what was in force between a program, the machine and other runs. The zero

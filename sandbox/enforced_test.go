@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -127,5 +128,45 @@ func TestEnforcedIsWhatWasSeen(t *testing.T) {
 	require.Equal(t, fake.Created[0].Class.User, res.Enforced.User)
 	for _, m := range res.Enforced.Mounts {
 		require.Equal(t, m.Target == spec.InputDir, m.ReadOnly, m.Target)
+	}
+}
+
+// TestUnenforcedLimitsAreNotClaimed: a result names the limits that the engine did not enforce, once,
+// and no value of them that was not seen.
+func TestUnenforcedLimitsAreNotClaimed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change     func(seen *wire.Ready)
+		unenforced []string
+		pids, swap int64
+	}{
+		"no limits": {func(seen *wire.Ready) {
+			seen.Cgroup.SwapBytes, seen.Cgroup.PIDs, seen.Interfaces = wire.Unlimited, wire.Unlimited, []string{"lo", "eth0"}
+		}, []string{"swap", "pids", "inodes", "seccomp", "interfaces"}, 0, -1},
+		"other limits": {func(seen *wire.Ready) {
+			seen.Cgroup.SwapBytes, seen.Cgroup.PIDs = 5, 100000+wire.InitTasks(1024)
+		}, []string{"swap", "pids", "inodes", "seccomp"}, 100000, 5},
+		"those of the plan": {func(*wire.Ready) {}, []string{"inodes", "seccomp"}, 1024, 0},
+		"nothing to see":    {func(seen *wire.Ready) { seen.Cgroup = wire.Cgroup{} }, []string{"swap", "pids", "inodes", "seccomp"}, 0, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := enginetest.NewFake(nil)
+			fake.Facts.Host.Unenforced = []string{spec.LimitSwap, spec.LimitPIDs, spec.LimitInodes, spec.LimitSeccomp, spec.LimitInterfaces}
+			fake.Facts.Host.Filter = "RuntimeDefault"
+			fake.Ready = func(_ spec.Class, _ engine.Meta, seen *wire.Ready) { test.change(seen) }
+			res, err := newFakeRunner(t, fake).Run(t.Context(), command("true"))
+			require.NoError(t, err)
+			require.Equal(t, test.unenforced, res.Enforced.Unenforced)
+			require.Equal(t, []int64{test.pids, test.swap}, []int64{res.Enforced.PIDs, res.Enforced.SwapBytes})
+			require.Equal(t, "RuntimeDefault", res.Enforced.Seccomp)
+			require.Equal(t, "RuntimeDefault", res.Enforced.Isolation.Seccomp)
+			var warned []string
+			for _, warning := range res.Warnings {
+				if strings.Contains(warning, "not enforced") {
+					warned = append(warned, warning)
+				}
+			}
+			require.Equal(t, []string{"the engine does not enforce all limits; not enforced: " +
+				strings.Join(slices.DeleteFunc(slices.Clone(test.unenforced), func(limit string) bool { return limit == "interfaces" }), ", ")}, warned)
+		})
 	}
 }

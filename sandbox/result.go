@@ -9,6 +9,7 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/collect"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -65,6 +66,7 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 		res.TeardownSeconds = time.Since(a.ended).Seconds()
 	}
 	a.warnOfOutput(complete)
+	a.warnOfUnenforced(res.Enforced)
 	if v.Status == result.StatusEngineLost || v.Status == result.StatusSignaled && v.Fault == result.FaultOperator {
 		a.warn.add("outputs are as the interrupted program left them: it did not end by itself")
 	}
@@ -189,10 +191,13 @@ func (a *run) enforced() result.Enforced {
 		CPUs: float64(class.Cgroup.NanoCPUs) / 1e9, PIDs: class.Cgroup.PIDs, ShmBytes: class.Cgroup.ShmBytes,
 		DiskBytes: job.DiskBytes, Disk: a.stage.DiskBound(), OutputLimitBytes: job.OutputLimitBytes, StreamFileBytes: job.StreamFileBytes,
 		ReadOnlyRoot: class.ReadOnlyRoot, NoNewPrivileges: class.NoNewPrivileges, CapDrop: class.CapDrop,
-		Seccomp: class.Seccomp.Name + " sha256:" + class.Seccomp.SHA256,
+		Seccomp: class.Seccomp.Name,
 	}
 	if job.NoFork {
-		e.Seccomp = strings.Replace(e.Seccomp, " sha256:", ", no processes sha256:", 1)
+		e.Seccomp += ", no processes"
+	}
+	if hash := class.Seccomp.SHA256; hash != "" {
+		e.Seccomp += " sha256:" + hash
 	}
 	for _, u := range class.Ulimits {
 		e.Ulimits = append(e.Ulimits, fmt.Sprintf("%s=%d:%d", u.Name, u.Soft, u.Hard))
@@ -217,9 +222,12 @@ func (a *run) enforced() result.Enforced {
 		e.Mounts = append(e.Mounts, result.Mount{Target: b.Target, Type: "bind", ReadOnly: b.ReadOnly})
 	}
 	e.GPUs, e.GPUDriver, e.GPUsShared = class.GPUs.Names(), class.GPUs.Driver, class.GPUs.Share
+	var seen wire.Ready
 	if a.container != nil {
-		asSeen(&e, a.container.Ready())
+		seen = a.container.Ready()
+		asSeen(&e, seen)
 	}
+	asUnenforced(&e, class, seen)
 	e.Isolation = a.wireIsolation(e.Seccomp)
 	return e
 }
@@ -245,5 +253,46 @@ func asSeen(e *result.Enforced, seen wire.Ready) {
 		if is, ok := seen.MountAt(m.Target); ok && m.Type != "tmpfs" {
 			e.Mounts[i].ReadOnly = is.ReadOnly
 		}
+	}
+}
+
+// asUnenforced replaces the limits that the engine cannot enforce, and lists them. A limit that the
+// container's init saw in force counts as enforced.
+func asUnenforced(e *result.Enforced, class spec.Class, seen wire.Ready) {
+	for _, limit := range class.Unenforced {
+		known := seen.Build != "" && seen.Cgroup.Version != 0
+		switch limit {
+		case spec.LimitSwap:
+			if known && seen.Cgroup.SwapBytes >= 0 && seen.Cgroup.SwapBytes <= class.Cgroup.SwapBytes {
+				continue
+			}
+			if e.SwapBytes = -1; known && seen.Cgroup.SwapBytes > 0 {
+				e.SwapBytes = seen.Cgroup.SwapBytes
+			}
+		case spec.LimitPIDs:
+			own := wire.InitTasks(class.Cgroup.PIDs)
+			if known && seen.Cgroup.PIDs > own && seen.Cgroup.PIDs-own <= class.Cgroup.PIDs {
+				continue
+			}
+			if !known || seen.Cgroup.PIDs <= own {
+				e.PIDs = 0
+			}
+		case spec.LimitInterfaces, spec.LimitNetwork:
+			if class.Network != "none" || seen.Build != "" && !engine.HasInterfaces(seen) {
+				continue
+			}
+		}
+		e.Unenforced = append(e.Unenforced, limit)
+	}
+}
+
+// warnOfUnenforced names the limits that do not hold. Interfaces that nothing gets through harm
+// nobody, and the engine itself warns of an open network.
+func (a *run) warnOfUnenforced(e result.Enforced) {
+	limits := slices.DeleteFunc(slices.Clone(e.Unenforced), func(limit string) bool {
+		return limit == spec.LimitInterfaces || limit == spec.LimitNetwork
+	})
+	if len(limits) > 0 {
+		a.warn.add("the engine does not enforce all limits; not enforced: %s", strings.Join(limits, ", "))
 	}
 }

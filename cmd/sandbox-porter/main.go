@@ -5,6 +5,7 @@
 //	sandbox-porter await SPOOL                            wait until the program's container may start
 //	sandbox-porter join LINE INIT [ARGUMENT...]           become init, with streams to the porter
 //	sandbox-porter relay SPOOL                            one connection of a controller
+//	sandbox-porter probe [ADDRESS...]                     try to get out of the pod
 //	sandbox-porter install DIRECTORY                      copy the programs of this image there
 package main
 
@@ -29,10 +30,10 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("usage: sandbox-porter serve | await | join | relay | install, by evalbox alone")
+var errUsage = errors.New("usage: sandbox-porter serve | await | join | relay | probe | install, by evalbox alone")
 
 func run(args []string) error {
-	if len(args) < 2 {
+	if len(args) == 0 {
 		return errUsage
 	}
 	what, args := args[0], args[1:]
@@ -45,6 +46,8 @@ func run(args []string) error {
 		return porter.Join(args[0], args[1:])
 	case what == "relay" && len(args) == 1:
 		return porter.Relay(args[0], os.Stdin, os.Stdout)
+	case what == "probe":
+		return porter.Probe(context.Background(), args, os.Stdout)
 	case what == "install" && len(args) == 1:
 		return install(args[0])
 	}

@@ -96,6 +96,7 @@ func keysOf(s *Settings) []key {
 		key{name: "allow_network", trusted: true, set: to(&s.AllowNetwork, readBool)},
 		key{name: "min_isolation", trusted: true, set: to(&s.MinIsolation, readGrade)},
 		key{name: "allow_root", trusted: true, set: to(&s.AllowRoot, readBool)},
+		key{name: "allow_unenforced", trusted: true, set: to(&s.AllowUnenforced, readBool)},
 		key{name: "allow_egress", trusted: true, set: to(&s.AllowEgress, readLevel)},
 		key{name: "allow_private_egress", trusted: true, set: to(&s.AllowPrivateEgress, readBool)},
 		key{name: "allow_unlocked", kind: "bool", help: "run an image that is not the locked one, with a warning", trusted: true,

@@ -31,7 +31,7 @@ func (s Settings) Policy() policy.Policy {
 	}
 	return policy.Policy{
 		Defaults: s.Defaults, Max: s.Max, HardDisk: s.DiskBound == HardDisk, OrphanTimeout: s.OrphanTimeout,
-		AllowNetwork: s.AllowNetwork, AllowRoot: s.AllowRoot, MinIsolation: s.MinIsolation,
+		AllowNetwork: s.AllowNetwork, AllowRoot: s.AllowRoot, AllowUnenforced: s.AllowUnenforced, MinIsolation: s.MinIsolation,
 		AllowEgress: s.AllowEgress, AllowPrivateEgress: s.AllowPrivateEgress, Registries: registries,
 		EgressDefaults: s.EgressDefaults, MaxEgress: s.MaxEgress,
 	}

@@ -50,8 +50,8 @@ type Settings struct {
 	// OrphanTimeout bounds programs whose controller has gone; 0 is none.
 	OrphanTimeout time.Duration
 
-	AllowNetwork, AllowRoot bool
-	Max                     policy.Limits
+	AllowNetwork, AllowRoot, AllowUnenforced bool
+	Max                                      policy.Limits
 
 	// AllowEgress and the next fields are rules for the proxies of runs.
 	AllowEgress               policy.NetworkLevel

@@ -44,7 +44,7 @@ func differences(class spec.Class, seen wire.Ready) []string {
 		differ("system call filter", "on", "off")
 	}
 	without := func(limit string) bool { return slices.Contains(class.Unenforced, limit) }
-	if class.Network == "none" && !without(spec.LimitInterfaces) && slices.ContainsFunc(seen.Interfaces, func(name string) bool { return !idle(name) }) {
+	if class.Network == "none" && !without(spec.LimitInterfaces) && HasInterfaces(seen) {
 		differ("network interfaces", "the loopback only", strings.Join(seen.Interfaces, ", "))
 	}
 	if is := seen.Cgroup; is.Version != 0 && !ownKernel {
@@ -66,6 +66,11 @@ func differences(class spec.Class, seen wire.Ready) []string {
 		}
 	}
 	return append(found, mountDifferences(class, seen)...)
+}
+
+// HasInterfaces reports whether a container has a network interface that can lead somewhere.
+func HasInterfaces(seen wire.Ready) bool {
+	return slices.ContainsFunc(seen.Interfaces, func(name string) bool { return !idle(name) })
 }
 
 // idle reports whether an interface exists in every network namespace and leads nowhere.

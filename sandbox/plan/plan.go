@@ -76,7 +76,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			ReadOnlyRoot:    true,
 			NoNewPrivileges: true,
 			CapDrop:         []string{"ALL"},
-			Seccomp:         spec.DefaultSeccomp(),
+			Seccomp:         planSeccomp(host),
 			IPC:             "private",
 			Cgroup: spec.Cgroup{
 				Version:     host.CgroupVersion,
@@ -95,7 +95,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			Env:      baseEnv(limits.CPUs, gpus),
 			Log:      spec.BoundedLog(),
 			GPUs:     gpus,
-			Transfer: transfer, Preload: preload,
+			Transfer: transfer, Preload: preload, Unenforced: slices.Clone(host.Unenforced),
 		},
 		Job: spec.Job{
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
@@ -184,7 +184,7 @@ func checkRequest(req spec.Request, pol policy.Policy, host spec.Host) []error {
 		errs = append(errs, &policy.FieldError{Field: "no-fork", Rule: "is not enforced by the runtime " + runtime})
 	}
 	errs = append(errs, checkLabels(req.Labels)...)
-	errs = append(errs, checkNetwork(req.Network, pol))
+	errs = append(errs, checkNetwork(req.Network, pol), checkUnenforced(req, pol, host))
 	return errs
 }
 

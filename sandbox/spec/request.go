@@ -268,6 +268,8 @@ type Host struct {
 	Disk DiskBounds
 	// Unenforced lists the limits that the engine cannot enforce, such as [LimitPIDs].
 	Unenforced []string
+	// Filter names the system call filter of an engine with [LimitSeccomp].
+	Filter string
 	// Unseen says why programs of the engine cannot be observed from here; empty if no
 	// reason is known.
 	Unseen string
@@ -284,6 +286,8 @@ const (
 	// LimitInterfaces is the network: the container has interfaces, and a rule of the engine lets
 	// nothing through them.
 	LimitInterfaces = "interfaces"
+	// LimitNetwork is the network as a whole: the operator permits that something gets through.
+	LimitNetwork = "network"
 )
 
 // DiskBounds says what the machine can enforce for the directories of one run. The zero value means

@@ -139,7 +139,8 @@ type Image struct {
 	Locked    bool   `json:"locked"`
 }
 
-// Seccomp names the profile that is sent with the create request.
+// Seccomp names the profile that is sent with the create request, or, without a hash, one that the
+// engine has.
 type Seccomp struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`

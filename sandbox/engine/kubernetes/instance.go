@@ -44,6 +44,7 @@ type instance struct {
 	nonce    wire.Nonce
 	session  *porter.Session
 	receiver *wire.Receiver
+	warnings []string
 	stdout   *sink
 	stderr   *sink
 	preloads bool
@@ -154,6 +155,9 @@ func (c *instance) open(ctx context.Context, warm []string) error {
 		c.ready, err = c.receiver.Ready(ctx)
 		return err
 	})
+	if err == nil {
+		err = c.checkNetwork(ctx)
+	}
 	switch {
 	case err != nil:
 		return c.whySilent(ctx, err)
@@ -237,7 +241,7 @@ func (c *instance) Look(ctx context.Context) (wire.Ready, error) {
 }
 
 // Warnings implements [engine.Container].
-func (c *instance) Warnings() []string { return nil }
+func (c *instance) Warnings() []string { return c.warnings }
 
 // Start implements [engine.Container].
 func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Streams) error {

@@ -71,6 +71,8 @@ type Config struct {
 	// ScheduleTimeout bounds how long a pod may wait for a node, a quota or a queue; 0 means
 	// [DefaultScheduleTimeout].
 	ScheduleTimeout time.Duration
+	// AllowOpenNetwork permits programs to run where the network of their pods is not off.
+	AllowOpenNetwork bool
 	// Window is how long a controller may be away before its program is on its own; 0 means
 	// [engine.ReconnectBudget].
 	Window time.Duration
@@ -87,6 +89,14 @@ func (c Config) seccomp() *corev1.SeccompProfile {
 		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &c.Seccomp}
+}
+
+// filter names the system call filter of every pod.
+func (c Config) filter() string {
+	if c.Seccomp == "" {
+		return string(corev1.SeccompProfileTypeRuntimeDefault)
+	}
+	return "Localhost " + c.Seccomp
 }
 
 var tolerationPattern = sync.OnceValue(func() *regexp.Regexp {
@@ -133,7 +143,9 @@ type adapter struct {
 	core   coreclient.CoreV1Interface
 	batch  batchclient.BatchV1Interface
 	pods   *watcher
-	log    *slog.Logger
+	// network is what is known of the network of pods.
+	network network
+	log     *slog.Logger
 
 	mu sync.Mutex
 	// server is the version of the API server, once it is known.
@@ -272,13 +284,17 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 		Name: "Kubernetes", Version: server.String(), APIVersion: fmt.Sprintf("%d.%d", server.Major(), server.Minor()),
 		ID: "kubernetes-" + hex.EncodeToString(id[:8]), OS: "linux", Address: e.rest.Host,
 		Seccomp: true, MemoryLimit: true, CPUQuota: true,
-		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced()},
+		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced(), Filter: e.config.filter()},
 	}, nil
 }
 
 // unenforced lists what a pod cannot promise.
 func (e *adapter) unenforced() []string {
-	return []string{spec.LimitSwap, spec.LimitPIDs, spec.LimitInodes, spec.LimitSeccomp}
+	limits := []string{spec.LimitSwap, spec.LimitPIDs, spec.LimitInodes, spec.LimitSeccomp, spec.LimitInterfaces}
+	if e.config.AllowOpenNetwork {
+		limits = append(limits, spec.LimitNetwork)
+	}
+	return limits
 }
 
 // version is the version of the API server, which is asked for it once.

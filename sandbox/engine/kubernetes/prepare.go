@@ -63,6 +63,9 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 		return &policy.FieldError{Field: "image", Value: p.class.Image.Reference, Rule: "has no digest: a pod needs an image of a registry",
 			Hint: "push it with: sandbox image push"}
 	}
+	if err := e.closeNetwork(ctx); err != nil {
+		return err
+	}
 	server, err := e.version(ctx)
 	if err != nil {
 		return err
