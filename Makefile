@@ -66,8 +66,8 @@ completions: build ## write the completions for bash, zsh and fish: bin/completi
 
 .PHONY: init-image
 init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-init.tar (ARCH=amd64)
-	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/keeper-$(ARCH) ./cmd/sandbox-keeper
-	@go run ./hack/initimage -arch $(ARCH) -keeper bin/keeper-$(ARCH) -o $(INIT_IMAGE)
+	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/porter-$(ARCH) ./cmd/sandbox-porter
+	@go run ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
 	@echo '$(INIT_IMAGE): docker load, or sandbox image push $(INIT_IMAGE) REGISTRY/REPOSITORY'
 
 .PHONY: install
@@ -109,6 +109,14 @@ test: image engines ## every test: unit, fake engine, CLI scripts, real engines 
 	done
 	@[ ! -e $(HOSTILE_TABLE)/table.txt ] || cat $(HOSTILE_TABLE)/table.txt
 
+# Compiling Kubernetes takes ten minutes and more, once; .ci/run has no time for that.
+.PHONY: test-kubernetes
+test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled from Go modules (minutes, once)
+	@hack/setup.sh test-tools
+	@hack/engine build kubernetes
+	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes \
+	  go test -tags cluster -timeout 30m -parallel 6 $(TEST_FLAGS) ./sandbox/engine/kubernetes
+
 .PHONY: engines
 engines: ## compile the engines that the tests run on, once
 	@hack/setup.sh test-tools
@@ -149,7 +157,7 @@ format-check: ## fail when a file is not formatted
 
 .PHONY: vet
 vet: ## go vet for Linux and macOS
-	GOOS=linux go vet ./...
+	GOOS=linux go vet -tags cluster ./...
 	GOOS=darwin go vet ./...
 
 $(LINT):

@@ -59,6 +59,7 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/stage/script.go":                   {"os.Chmod": ofRecord, "os.OpenFile": ofCaller, "os.Stat": ofCaller, "os.WriteFile": ofRecord},
 	"sandbox/stage/stage.go":                    {"fsx.WriteFile": ofRecord, "os.OpenFile": ofRecord, "os.Remove": ofRecord},
 	"sandbox/stage/trees.go":                    {"fsx.Remove": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord},
+	"sandbox/engine/kubernetes/porter/probe.go": {"os.Open": ofPorter},
 	"sandbox/engine/kubernetes/porter/serve.go": {"os.Mkdir": ofPorter},
 	"sandbox/engine/kubernetes/porter/spool.go": {"os.OpenFile": ofPorter, "os.Remove": ofPorter},
 	"harness/contract/adapter/cache.go":         {"fsx.Read": ofRecord, "fsx.WriteFile": ofRecord, "os.Lstat": ofCaller, "os.MkdirAll": ofRecord, "os.RemoveAll": ofRecord},

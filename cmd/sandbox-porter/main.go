@@ -84,7 +84,7 @@ func install(to string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(to, filepath.Base(name)), program, 0o555); err != nil { //nolint:gosec // programs are executed by all
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(name)), program, 0o555); err != nil {
 			return err
 		}
 	}

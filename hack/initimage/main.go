@@ -1,5 +1,5 @@
 // Initimage writes the image that carries evalbox's own programs into pods, as a file of docker
-// save. The image holds nothing but /init, which is PID 1, and /keeper. The same programs give the
+// save. The image holds nothing but /init, which is PID 1, and /porter. The same programs give the
 // same bytes.
 package main
 
@@ -22,17 +22,17 @@ import (
 
 func main() {
 	arch := flag.String("arch", "amd64", "the `architecture`: amd64 or arm64")
-	keeper := flag.String("keeper", "", "the `file` that becomes /keeper")
+	porter := flag.String("porter", "", "the `file` that becomes /porter")
 	out := flag.String("o", "", "the `file` to write")
 	flag.Parse()
-	if err := run(*arch, *keeper, *out); err != nil {
+	if err := run(*arch, *porter, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "initimage:", err)
 		os.Exit(1)
 	}
 }
 
-func run(arch, keeper, out string) error {
-	program, err := os.ReadFile(keeper)
+func run(arch, porter, out string) error {
+	program, err := os.ReadFile(porter)
 	if err != nil {
 		return err
 	}
@@ -51,12 +51,12 @@ type file struct {
 }
 
 // build returns the image for an architecture.
-func build(arch string, keeper []byte) ([]byte, error) {
+func build(arch string, porter []byte) ([]byte, error) {
 	initProgram, err := wire.Init(arch)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := pack(file{"init", 0o555, initProgram}, file{"keeper", 0o555, keeper})
+	layer, err := pack(file{"init", 0o555, initProgram}, file{"porter", 0o555, porter})
 	if err != nil {
 		return nil, err
 	}

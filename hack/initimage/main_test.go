@@ -30,13 +30,13 @@ func TestImage(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
 			dir := t.TempDir()
-			keeper, out := filepath.Join(dir, "keeper"), filepath.Join(dir, "out.tar")
-			require.NoError(t, os.WriteFile(keeper, []byte("a keeper"), 0o600))
-			require.NoError(t, run(arch, keeper, out))
+			porter, out := filepath.Join(dir, "porter"), filepath.Join(dir, "out.tar")
+			require.NoError(t, os.WriteFile(porter, []byte("a porter"), 0o600))
+			require.NoError(t, run(arch, porter, out))
 			first, err := os.ReadFile(out)
 			require.NoError(t, err)
-			require.NoError(t, os.Chtimes(keeper, time.Time{}, time.Unix(1, 0)))
-			require.NoError(t, run(arch, keeper, out))
+			require.NoError(t, os.Chtimes(porter, time.Time{}, time.Unix(1, 0)))
+			require.NoError(t, run(arch, porter, out))
 			second, err := os.ReadFile(out)
 			require.NoError(t, err)
 			assert.True(t, bytes.Equal(first, second), "the same programs give the same bytes")
@@ -64,7 +64,7 @@ func TestImage(t *testing.T) {
 			initProgram, err := wire.Init(arch)
 			require.NoError(t, err)
 			in := tar.NewReader(root)
-			for _, want := range []file{{"init", 0o555, initProgram}, {"keeper", 0o555, []byte("a keeper")}} {
+			for _, want := range []file{{"init", 0o555, initProgram}, {"porter", 0o555, []byte("a porter")}} {
 				header, err := in.Next()
 				require.NoError(t, err)
 				assert.Equal(t, want.name, header.Name)

@@ -43,29 +43,37 @@ func differences(class spec.Class, seen wire.Ready) []string {
 	if seen.Seccomp != 2 && !ownKernel {
 		differ("system call filter", "on", "off")
 	}
-	without := func(limit string) bool { return slices.Contains(class.Unenforced, limit) }
-	if class.Network == "none" && !without(spec.LimitInterfaces) && HasInterfaces(seen) {
+	if class.Network == "none" && !slices.Contains(class.Unenforced, spec.LimitInterfaces) && HasInterfaces(seen) {
 		differ("network interfaces", "the loopback only", strings.Join(seen.Interfaces, ", "))
 	}
-	if is := seen.Cgroup; is.Version != 0 && !ownKernel {
-		atMost := func(what string, planned, is int64) {
-			if is != wire.Unknown && planned > 0 && (is < 0 || is > planned) {
-				differ(what, planned, is)
-			}
-		}
-		atMost("memory", class.Cgroup.MemoryBytes, is.MemoryBytes)
-		if !without(spec.LimitSwap) && (is.SwapBytes < 0 || is.SwapBytes > class.Cgroup.SwapBytes) {
-			differ("swap", class.Cgroup.SwapBytes, is.SwapBytes)
-		}
-		// A quota is rounded to whole microseconds.
-		if planned := float64(class.Cgroup.NanoCPUs) / 1e9; planned > 0 && (is.CPUs < 0 || is.CPUs > planned+0.001) {
-			differ("processors", planned, is.CPUs)
-		}
-		if !without(spec.LimitPIDs) {
-			atMost("processes", class.Cgroup.PIDs+wire.InitTasks(class.Cgroup.PIDs), is.PIDs)
-		}
+	if !ownKernel {
+		cgroupDifferences(class, seen.Cgroup, differ)
 	}
 	return append(found, mountDifferences(class, seen)...)
+}
+
+// cgroupDifferences compares the limits of the container's cgroup, if it is visible.
+func cgroupDifferences(class spec.Class, is wire.Cgroup, differ func(what string, planned, is any)) {
+	if is.Version == 0 {
+		return
+	}
+	without := func(limit string) bool { return slices.Contains(class.Unenforced, limit) }
+	atMost := func(what string, planned, is int64) {
+		if is != wire.Unknown && planned > 0 && (is < 0 || is > planned) {
+			differ(what, planned, is)
+		}
+	}
+	atMost("memory", class.Cgroup.MemoryBytes, is.MemoryBytes)
+	if !without(spec.LimitSwap) && (is.SwapBytes < 0 || is.SwapBytes > class.Cgroup.SwapBytes) {
+		differ("swap", class.Cgroup.SwapBytes, is.SwapBytes)
+	}
+	// A quota is rounded to whole microseconds.
+	if planned := float64(class.Cgroup.NanoCPUs) / 1e9; planned > 0 && (is.CPUs < 0 || is.CPUs > planned+0.001) {
+		differ("processors", planned, is.CPUs)
+	}
+	if !without(spec.LimitPIDs) {
+		atMost("processes", class.Cgroup.PIDs+wire.InitTasks(class.Cgroup.PIDs), is.PIDs)
+	}
 }
 
 // HasInterfaces reports whether a container has a network interface that can lead somewhere.

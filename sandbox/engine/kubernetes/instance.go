@@ -187,7 +187,7 @@ func (c *instance) whySilent(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	if !errors.Is(err, errOver) {
-		return fmt.Errorf("Job %s: %w", c.job, err) //nolint:revive // the name of a kind
+		return fmt.Errorf("container %s: %w", c.job, err)
 	}
 	why := c.session.Why()
 	var start *StartError
@@ -198,7 +198,7 @@ func (c *instance) whySilent(ctx context.Context, err error) error {
 		pod, _, _ := c.engine.pods.pod(c.job)
 		return fmt.Errorf("%w: Job %s: init ended before it was ready, and said %.500q%s", engine.ErrProtocol, c.job, c.receiver.Complaint(), complaintOf(pod))
 	case errors.Is(why, porter.ErrGone):
-		return fmt.Errorf("Job %s: %w: %w", c.job, engine.ErrNotStarted, why) //nolint:revive // the name of a kind
+		return fmt.Errorf("container %s: %w: %w", c.job, engine.ErrNotStarted, why)
 	}
 	return fmt.Errorf("%w: Job %s: %w", engine.ErrUnavailable, c.job, why)
 }

@@ -246,25 +246,25 @@ func clusterError(ctx context.Context, err error) error {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return err
 	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-		return &clusterFailure{engine.ErrPermission, err}
+		return &callError{engine.ErrPermission, err}
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: %w", engine.ErrNoContainer, err)
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err),
 		apierrors.IsInternalError(err), errors.As(err, &address), errors.As(err, &network), errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.DeadlineExceeded):
-		return &clusterFailure{engine.ErrUnavailable, err}
+		return &callError{engine.ErrUnavailable, err}
 	}
 	return err
 }
 
-// clusterFailure adds a class to an error of the client.
-type clusterFailure struct{ class, err error }
+// callError adds a class to an error of the client.
+type callError struct{ class, err error }
 
-func (e *clusterFailure) Error() string   { return e.class.Error() + ": " + e.err.Error() }
-func (e *clusterFailure) Unwrap() []error { return []error{e.class, e.err} }
+func (e *callError) Error() string   { return e.class.Error() + ": " + e.err.Error() }
+func (e *callError) Unwrap() []error { return []error{e.class, e.err} }
 
 // Hint says what to try.
-func (e *clusterFailure) Hint() string {
+func (e *callError) Hint() string {
 	if errors.Is(e.class, engine.ErrPermission) {
 		return "see which permissions are missing, and the Role that has them, with: sandbox doctor --engine kubernetes"
 	}

@@ -223,7 +223,7 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: there is no Job %s", porter.ErrGone, job)
 	case err != nil:
-		return nil //nolint:nilerr // asked again
+		return nil // asked again
 	}
 	late := time.Since(began) > e.config.ScheduleTimeout
 	if now.Spec.Suspend != nil && *now.Spec.Suspend {
@@ -235,7 +235,7 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 	}
 	list, err := e.core.Events(e.config.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,reason=FailedCreate,involvedObject.name=" + job})
 	if err != nil {
-		return nil //nolint:nilerr // only the reason is missing
+		return nil // only the reason is missing
 	}
 	for _, event := range list.Items {
 		quota := strings.Contains(event.Message, "exceeded quota")
@@ -268,7 +268,7 @@ func (e *adapter) porterError(ctx context.Context, job string, err error) error 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return fmt.Errorf("Job %s: %w", job, err) //nolint:revive // the name of a kind
+	return fmt.Errorf("container %s: %w", job, err)
 }
 
 // Open implements [engine.Engine].
@@ -330,7 +330,7 @@ func (e *adapter) RecreateHelper(ctx context.Context, run spec.Spec, _ map[strin
 	if err == nil {
 		err = errors.New("its pod is gone, and the files with it")
 	}
-	return fmt.Errorf("Job %s: %w", job, clusterError(ctx, err)) //nolint:revive // the name of a kind
+	return fmt.Errorf("container %s: %w", job, clusterError(ctx, err))
 }
 
 // FillVolume implements [engine.Copier].

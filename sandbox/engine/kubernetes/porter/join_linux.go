@@ -74,7 +74,7 @@ func accept(line *net.UnixListener) (stdin, out, err, control *os.File, failure 
 	if failure != nil {
 		return nil, nil, nil, nil, failure
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = line.Close()
 	space := make([]byte, unix.CmsgSpace(pipes*4))
 	_, n, _, _, failure := conn.ReadMsgUnix(make([]byte, 1), space)

@@ -92,12 +92,12 @@ func Serve(ctx context.Context, config Config, terminate <-chan struct{}) error 
 	if err != nil {
 		return err
 	}
-	defer line.Close()
-	socket, err := net.Listen("unix", filepath.Join(config.Spool, porterSocket))
+	defer func() { _ = line.Close() }()
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(config.Spool, porterSocket), Net: "unix"})
 	if err != nil {
 		return err
 	}
-	defer socket.Close()
+	defer func() { _ = socket.Close() }()
 	go s.join(line)
 	go s.pass()
 	go func() {
@@ -223,7 +223,7 @@ func (s *server) pass() {
 }
 
 func (s *server) handle(conn net.Conn) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	from := bufio.NewReaderSize(conn, maxRecord)
 	head, err := readHeader(from)
 	if err != nil {
@@ -291,12 +291,12 @@ func (s *server) serveInit(conn net.Conn, from *bufio.Reader, head Header) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		if writeJSON(conn, 'h', hello{In: arrived}) == nil {
 			s.send(conn, a, head)
 		}
 	}()
-	s.receive(from, a)
+	s.receive(from)
 	s.mu.Lock()
 	a.ended = true
 	if delete(s.attached, a); len(s.attached) == 0 {
@@ -331,7 +331,7 @@ func (s *server) isAnother() bool {
 }
 
 // receive handles what a controller sends until its connection ends.
-func (s *server) receive(from *bufio.Reader, a *attachment) {
+func (s *server) receive(from *bufio.Reader) {
 	buffer := make([]byte, maxRecord)
 	for {
 		kind, payload, err := readRecord(from, buffer)
@@ -422,7 +422,7 @@ func Relay(spool string, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	go func() {
 		_, _ = io.Copy(conn, stdin)
 		// A controller that has gone sends nothing more, and does not listen.
@@ -437,15 +437,16 @@ func Relay(spool string, stdin io.Reader, stdout io.Writer) error {
 
 // Await waits until the program's container may start.
 func Await(spool string) error {
-	conn, err := net.Dial("unix", filepath.Join(spool, porterSocket))
+	at := &net.UnixAddr{Name: filepath.Join(spool, porterSocket), Net: "unix"}
+	conn, err := net.DialUnix("unix", nil, at)
 	for try := 0; err != nil && try < 400; try++ { // the porter has just started
 		time.Sleep(5 * time.Millisecond)
-		conn, err = net.Dial("unix", filepath.Join(spool, porterSocket))
+		conn, err = net.DialUnix("unix", nil, at)
 	}
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := writeHeader(conn, Header{Channel: channelAwait}); err != nil {
 		return err
 	}
