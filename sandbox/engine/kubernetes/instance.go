@@ -355,7 +355,12 @@ func (c *instance) reported(ctx context.Context, r wire.Report) engine.End {
 	if end.Cause == engine.BySignal && !sent {
 		// The kernel can lose the sender of a signal, so a program can make its own signal look
 		// foreign to init. The cluster says whether it stops the pod.
-		c.explain(&end, c.stopped(ctx))
+		for _, request := range c.session.Asked() { // of another controller
+			end.Foreign = append(end.Foreign, map[byte]string{wire.RequestStop: "SIGTERM", wire.RequestKill: "SIGUSR1"}[request])
+		}
+		if len(end.Foreign) == 0 {
+			c.explain(&end, c.stopped(ctx))
+		}
 		if len(end.Foreign) == 0 && end.Loss == engine.NotLost {
 			end.Cause = engine.ByItself
 		}
@@ -368,6 +373,7 @@ func (c *instance) silent(ctx context.Context) (engine.End, error) {
 	broken, _ := c.session.Broken()
 	end := engine.End{NoJob: c.receiver.Unanswered(), Interrupted: broken}
 	c.mu.Lock()
+	end.Interrupted = end.Interrupted && !c.sent // an abort cuts the session
 	if !c.began.IsZero() {
 		end.StartedAt, end.FinishedAt, end.Duration = c.began, time.Now(), time.Since(c.began)
 	}

@@ -27,6 +27,7 @@
 //	                o  bytes of init's stdout, or of an archive;  e  of its stderr
 //	                a  how many bytes of "i" were passed on, 8 bytes
 //	                g  a gap, JSON: the kept part of a stream begins later than asked
+//	                q  a request to init that a controller has sent
 //	                x  init has ended, and everything was sent
 //	                z  the end of a transfer, JSON: SHA-256 of all bytes, and the error
 //

@@ -181,6 +181,7 @@ func TestAnotherController(t *testing.T) {
 	require.NoError(t, ended(t, b))
 	require.Equal(t, "begun\nhello\nGT\n", second.String())
 	require.Equal(t, "end\n", trouble.String())
+	require.Equal(t, "T", string(b.Asked()))
 }
 
 // TestControllerThatGoes checks that init learns of it, that what it prints meanwhile is kept, and that

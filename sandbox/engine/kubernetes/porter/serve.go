@@ -46,6 +46,9 @@ type server struct {
 	out, err       *spool
 	opened         chan struct{} // closed when the program's container may start
 
+	// asked are the requests to end the program that controllers have sent.
+	asked []byte
+
 	// in are the bytes for init that were not passed on yet; arrived and passed count all.
 	in              []byte
 	arrived, passed int64
@@ -350,7 +353,8 @@ func (s *server) receive(from *bufio.Reader) {
 		case 'c':
 			s.endIn = true
 		case 'r':
-			if len(payload) == 1 {
+			if len(payload) == 1 && len(s.asked) < maxRecord {
+				s.asked = append(s.asked, payload[0])
 				go s.request(payload[0])
 			}
 		}
@@ -363,14 +367,14 @@ func (s *server) receive(from *bufio.Reader) {
 func (s *server) send(conn net.Conn, a *attachment, head Header) {
 	buffer := make([]byte, maxRecord)
 	out, err := head.Out, head.Err
-	acknowledged := int64(-1)
+	acknowledged, asked := int64(-1), 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		if a.ended {
 			return
 		}
-		kind, payload, failed := s.next(&out, &err, &acknowledged, buffer)
+		kind, payload, failed := s.next(&out, &err, &acknowledged, &asked, buffer)
 		if failed {
 			return
 		}
@@ -390,7 +394,11 @@ func (s *server) send(conn net.Conn, a *attachment, head Header) {
 }
 
 // next is the next record for a controller; kind 0 means that there is none yet. The lock is held.
-func (s *server) next(out, err, acknowledged *int64, buffer []byte) (kind byte, payload []byte, failed bool) {
+func (s *server) next(out, err, acknowledged *int64, asked *int, buffer []byte) (kind byte, payload []byte, failed bool) {
+	if *asked < len(s.asked) { // before the report, which may be due to it
+		*asked++
+		return 'q', s.asked[*asked-1 : *asked], false
+	}
 	for _, each := range []struct {
 		from *spool
 		at   *int64

@@ -2,6 +2,7 @@ package porter
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -92,6 +93,8 @@ type Session struct {
 	lost      int
 	gaps      int
 	stopped   bool
+	// asked are the requests that any controller has sent.
+	asked []byte
 	over      chan struct{} // closed when the loop has ended, for why
 	why       error
 }
@@ -149,6 +152,13 @@ func (s *Session) Broken() (ever, gap bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost > 0, s.gaps > 0
+}
+
+// Asked returns the requests that controllers have sent to init, this one included.
+func (s *Session) Asked() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Clone(s.asked)
 }
 
 // Cut ends the session on this side. Nothing is written to the streams after it has returned. The
@@ -400,6 +410,12 @@ func (s *Session) receive(from *bufio.Reader, buffer []byte) error {
 			at.have = missing.Start
 			s.mu.Lock()
 			s.gaps++
+			s.mu.Unlock()
+		case 'q':
+			s.mu.Lock()
+			if len(s.asked) < maxRecord {
+				s.asked = append(s.asked, payload...)
+			}
 			s.mu.Unlock()
 		case 'x':
 			return nil
