@@ -120,7 +120,7 @@ func TestOpenNetworkIsRefused(t *testing.T) {
 func TestResultsNameUnenforcedLimits(t *testing.T) {
 	config := config(t)
 	config.Namespace, _ = namespace(t)
-	config.AllowOpenNetwork = true
+	config.AllowOpenNetwork, config.Window = true, 0
 	e, err := kubernetes.Connect(config)
 	require.NoError(t, err)
 	r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithStateDir(t.TempDir()))
