@@ -228,7 +228,7 @@ func (e *adapter) probe(ctx context.Context, pod *corev1.Pod) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = x.Close() }()
+	defer func() { _ = x.Close() }() // never fails
 	text, err := io.ReadAll(io.LimitReader(x, probeBytes))
 	if err != nil {
 		return nil, clusterError(ctx, err)

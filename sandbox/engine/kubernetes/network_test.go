@@ -5,12 +5,13 @@ package kubernetes_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/typed/batch/v1"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	networkingclient "k8s.io/client-go/kubernetes/typed/networking/v1"
 	"k8s.io/client-go/rest"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -95,7 +97,7 @@ func TestOpenNetworkIsRefused(t *testing.T) {
 	require.ErrorAs(t, err, &open)
 	require.Regexp(t, `^it answered from the pod: tcp 198\.(18|19)\.`, open.Why)
 	require.Contains(t, open.Hint(), "kubernetes.allow_open_network")
-	jobs, err := v1.NewForConfig(client)
+	jobs, err := batchclient.NewForConfig(client)
 	require.NoError(t, err)
 	left, err := jobs.Jobs(name).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -112,4 +114,39 @@ func TestOpenNetworkIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, info.Host.Unenforced, spec.LimitNetwork)
 	require.NoError(t, c.Remove(t.Context()))
+}
+
+// TestResultsNameUnenforcedLimits: a result claims no limit that the pod did not have.
+func TestResultsNameUnenforcedLimits(t *testing.T) {
+	config := config(t)
+	config.Namespace, _ = namespace(t)
+	config.AllowOpenNetwork, config.Window = true, 0
+	e, err := kubernetes.Connect(config)
+	require.NoError(t, err)
+	r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithStateDir(t.TempDir()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	request := sandbox.Request{Image: os.Getenv("EVALBOX_KUBERNETES_IMAGE"), Command: []string{"true"}, Limits: policy.Limits{CPUs: 0.5, Memory: 128 * policy.MiB}}
+
+	result, err := r.Run(t.Context(), request)
+	require.NoError(t, err)
+	require.Equal(t, "RuntimeDefault", result.Enforced.Seccomp)
+	require.Equal(t, "RuntimeDefault", result.Enforced.Isolation.Seccomp)
+	require.Equal(t, "none", result.Enforced.Network)
+	require.Subset(t, result.Enforced.Unenforced, []string{spec.LimitInodes, spec.LimitSeccomp})
+	require.NotContains(t, result.Enforced.Unenforced, spec.LimitInterfaces)
+	require.NotContains(t, result.Enforced.Unenforced, spec.LimitNetwork)
+	t.Log(result.Enforced.Unenforced, result.Enforced.PIDs, result.Enforced.SwapBytes, result.Warnings)
+
+	request.Runtime = linked
+	result, err = r.Run(t.Context(), request)
+	require.NoError(t, err)
+	require.Subset(t, result.Enforced.Unenforced, []string{spec.LimitInterfaces, spec.LimitNetwork})
+	require.Contains(t, strings.Join(result.Warnings, "\n"), "the network of the program was not off: it answered from the pod: tcp 198.")
+
+	request.Limits.PIDs = 20
+	_, err = r.Run(t.Context(), request)
+	var field *policy.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, "pids-limit", field.Field)
 }

@@ -95,8 +95,8 @@ type Session struct {
 	stopped   bool
 	// asked are the requests that any controller has sent.
 	asked []byte
-	over      chan struct{} // closed when the loop has ended, for why
-	why       error
+	over  chan struct{} // closed when the loop has ended, for why
+	why   error
 }
 
 type stream struct {
