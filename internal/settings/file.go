@@ -164,7 +164,7 @@ func listText(parts []any, separator string) (string, error) {
 	for i, part := range parts {
 		text, ok := part.(string)
 		if !ok || text == "" || strings.Contains(text, separator) {
-			return "", fmt.Errorf("must be a list of texts without %q", separator)
+			return "", fmt.Errorf("must be a list of texts without '%s'", separator)
 		}
 		texts[i] = text
 	}
