@@ -92,6 +92,9 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 		}
 	}
 	locked, warnings, err := checkLock(r.lock, image, req.AllowUnlocked)
+	if refused, ok := errors.AsType[*lock.UnlockedError](err); ok {
+		refused.Remote = r.images != nil
+	}
 	if err != nil {
 		return planned{}, err
 	}

@@ -34,15 +34,19 @@ func TestMain(m *testing.M) {
 func TestScript(t *testing.T) {
 	for _, dir := range []string{"testdata/script", "testdata/script/engine"} {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			testscript.Run(t, testscript.Params{
-				Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Setup: setupScript,
-				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
-					"atline": atlineCommand, "keys": keysCommand, "registry": registryCommand,
-					"standin": standinCommand, "keypair": keypairCommand, "waitpool": waitpoolCommand,
-				},
-			})
+			testscript.Run(t, scriptsOf(dir))
 		})
+	}
+}
+
+func scriptsOf(dir string) testscript.Params {
+	return testscript.Params{
+		Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Setup: setupScript,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": exitcodeCommand, "refused": refusedCommand, "interrupt": interruptCommand, "empty": emptyCommand,
+			"atline": atlineCommand, "keys": keysCommand, "registry": registryCommand,
+			"standin": standinCommand, "keypair": keypairCommand, "waitpool": waitpoolCommand,
+		},
 	}
 }
 
@@ -157,7 +161,7 @@ func scriptCommand(ts *testscript.TestScript, args []string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
 	names := []string{"PATH", "HOME", "GORACE", "SANDBOX_STATE_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"}
-	for _, name := range append(names, engineVariables...) {
+	for _, name := range append(names, slices.Concat(engineVariables, clusterVariables)...) {
 		if text := ts.Getenv(name); text != "" {
 			cmd.Env = append(cmd.Env, name+"="+text)
 		}

@@ -126,6 +126,8 @@ type UnlockedError struct {
 	// Diff, in errors of [Settle] only, says how the packages of the engine's image differ
 	// from the locked ones.
 	Diff *packages.Diff
+	// Remote says that the image is one of a cluster, which this machine cannot lock.
+	Remote bool
 }
 
 func (e *UnlockedError) Error() string {
@@ -143,6 +145,9 @@ func (e *UnlockedError) Is(target error) bool { return target == ErrUnlocked }
 
 // Hint says how to accept the image.
 func (e *UnlockedError) Hint() string {
+	if e.Remote {
+		return "only images of a Docker engine can be locked; if you trust this digest, run it with --allow-unlocked"
+	}
 	if e.Diff != nil {
 		return "until then runs refuse it; to accept it: sandbox image lock " + e.Name
 	}

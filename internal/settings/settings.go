@@ -265,6 +265,7 @@ func (s *Settings) noDocker(kind value, name string, address value) error {
 		return nil
 	}
 	e := address.problem(fmt.Errorf("names a Docker engine, but %s is kubernetes", cmp.Or(kind.key, kind.source)))
+	e.Usage = false // each value can be read
 	e.Advice = "leave it out, or choose Docker with --engine docker"
 	if name == "context" {
 		e.Advice += "; the context of a cluster is kubernetes.context or SANDBOX_KUBERNETES_CONTEXT"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 )
 
 // alone loads settings of this environment without the user's file.
@@ -283,4 +284,49 @@ func write(t *testing.T, file, text string) string {
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
+}
+
+// A cluster and an address of Docker contradict each other, unless the address is in a weaker layer.
+func TestCluster(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	file := write(t, filepath.Join(t.TempDir(), "sandbox.yaml"), `host: unix:///b
+kubernetes:
+  namespace: runs
+  programs: registry.example/programs`+digest+`
+  images: [debian=registry.example:5000/debian`+digest+`]
+  node_selector: [pool=runs, disk=ssd]
+  tolerations: ["runs=only:NoSchedule"]
+  pull_secrets: [one, two]
+`)
+	s, err := alone(t, file, nil)
+	require.NoError(t, err)
+	require.Equal(t, Docker, s.EngineKind)
+	require.Equal(t, "unix:///b", s.Engine.Host)
+
+	flags := Flags{"engine": {Kubernetes, "--engine"}}
+	t.Setenv("SANDBOX_KUBERNETES_SCHEDULE_TIMEOUT", "2m")
+	s, err = alone(t, file, flags)
+	require.NoError(t, err)
+	require.Empty(t, s.Engine.Host)
+	require.Equal(t, kubernetes.Config{
+		Namespace: "runs", Programs: "registry.example/programs" + digest, NodeSelector: map[string]string{"pool": "runs", "disk": "ssd"},
+		Tolerations: []string{"runs=only:NoSchedule"}, PullSecrets: []string{"one", "two"},
+		GPUResource: kubernetes.DefaultGPUResource, ScheduleTimeout: 2 * time.Minute,
+	}, s.Kubernetes)
+	require.Equal(t, map[string]string{"debian": "registry.example:5000/debian" + digest}, s.ClusterImages)
+
+	flags["host"] = Flag{"unix:///c", "--host"}
+	_, err = alone(t, file, flags)
+	require.EqualError(t, err, `--host "unix:///c": names a Docker engine, but --engine is kubernetes`)
+
+	for variable, text := range map[string]string{
+		"SANDBOX_ENGINE": "podman", "SANDBOX_KUBERNETES_PROGRAMS": "registry.example/programs:1",
+		"SANDBOX_KUBERNETES_IMAGES": "debian=debian:12", "SANDBOX_KUBERNETES_NODE_SELECTOR": "pool=a,pool=b",
+	} {
+		t.Run(variable, func(t *testing.T) {
+			t.Setenv(variable, text)
+			_, err := alone(t, emptyFile(t), nil)
+			require.ErrorContains(t, err, variable)
+		})
+	}
 }
