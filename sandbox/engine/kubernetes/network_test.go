@@ -136,7 +136,6 @@ func TestResultsNameUnenforcedLimits(t *testing.T) {
 	require.Subset(t, result.Enforced.Unenforced, []string{spec.LimitInodes, spec.LimitSeccomp})
 	require.NotContains(t, result.Enforced.Unenforced, spec.LimitInterfaces)
 	require.NotContains(t, result.Enforced.Unenforced, spec.LimitNetwork)
-	t.Log(result.Enforced.Unenforced, result.Enforced.PIDs, result.Enforced.SwapBytes, result.Warnings)
 
 	request.Runtime = linked
 	result, err = r.Run(t.Context(), request)
