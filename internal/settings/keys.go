@@ -164,6 +164,7 @@ func clusterKeys(c *kubernetes.Config, images *map[string]string) []key {
 		{name: "gpu_resource", set: to(&c.GPUResource, readText)},
 		{name: "seccomp", set: to(&c.Seccomp, readText)},
 		{name: "cpu_share", set: to(&c.CPUShare, readNumber)},
+		{name: "allow_open_network", set: to(&c.AllowOpenNetwork, readBool)},
 		{name: "schedule_timeout", set: to(&c.ScheduleTimeout, readTime)},
 	}
 }

@@ -21,6 +21,7 @@ func Role() []Permission {
 		// WebSockets begin with GET, and newer servers demand create for them as well.
 		{"", "pods/exec", []string{"create", "get"}},
 		{"", "events", []string{"list"}},
+		{"networking.k8s.io", "networkpolicies", []string{"list", "create"}},
 	}
 }
 
