@@ -159,6 +159,9 @@ func decide(f Evidence) Outcome {
 	if f.Stop != StopNone {
 		return decideStopped(f)
 	}
+	if f.End.Loss != engine.NotLost {
+		return decideLoss(f.End)
+	}
 	if !f.End.Reported {
 		return decideSilent(f)
 	}
@@ -230,6 +233,23 @@ func decideStopped(f Evidence) Outcome {
 		v.Warnings = append(v.Warnings, "a process of the run had been killed for memory before it was stopped")
 	}
 	return v
+}
+
+// decideLoss handles programs that their engine ended by itself.
+func decideLoss(end engine.End) Outcome {
+	switch end.Loss {
+	case engine.EvictedForDisk:
+		return Outcome{Status: result.StatusDiskLimit, Fault: result.FaultProgram, ExitCode: end.ExitStatus(), Signal: end.Signal,
+			Explanation: "The program was stopped by its engine for writing more than its disk limit."}
+	case engine.Preempted:
+		return lost("The engine stopped the program to make room for a more important one.", ErrStoppedBy)
+	case engine.NodeLost:
+		return lost("The machine of the program was lost or shut down.", ErrStoppedBy)
+	case engine.PodDeadline:
+		return lost("The engine stopped the program at a time limit of its own.", ErrStoppedBy)
+	case engine.Evicted, engine.NotLost:
+	}
+	return lost("The engine stopped the program because its machine was short of something, or was emptied.", ErrStoppedBy)
 }
 
 // decideReported handles programs whose end the container's init saw.

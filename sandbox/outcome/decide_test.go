@@ -337,3 +337,27 @@ func TestBlameGPUs(t *testing.T) {
 		})
 	}
 }
+
+// TestDecideLoss checks the ends that an engine brings about by itself, with a report of init and without
+// one. A request of evalbox comes first.
+func TestDecideLoss(t *testing.T) {
+	for loss, want := range map[engine.Loss]struct {
+		status result.Status
+		fault  result.Fault
+		says   string
+	}{
+		engine.EvictedForDisk: {result.StatusDiskLimit, result.FaultProgram, "more than its disk limit"},
+		engine.Evicted:        {result.StatusEngineLost, result.FaultEnvironment, "short of something"},
+		engine.Preempted:      {result.StatusEngineLost, result.FaultEnvironment, "more important"},
+		engine.NodeLost:       {result.StatusEngineLost, result.FaultEnvironment, "lost or shut down"},
+		engine.PodDeadline:    {result.StatusEngineLost, result.FaultEnvironment, "time limit of its own"},
+	} {
+		for _, end := range []engine.End{{Loss: loss}, {Loss: loss, Reported: true, Signal: 15, Cause: engine.BySignal}} {
+			v := Decide(Evidence{Accepted: true, End: end})
+			require.Equal(t, []any{want.status, want.fault}, []any{v.Status, v.Fault}, "%+v", end)
+			require.Contains(t, v.Explanation, want.says)
+		}
+		v := Decide(Evidence{Accepted: true, Stop: StopCanceled, End: engine.End{Loss: loss, Reported: true, Signal: 15}})
+		require.Equal(t, result.StatusCanceled, v.Status)
+	}
+}
