@@ -159,9 +159,6 @@ func decide(f Evidence) Outcome {
 	if f.Stop != StopNone {
 		return decideStopped(f)
 	}
-	if f.End.Loss != engine.NotLost {
-		return decideLoss(f.End)
-	}
 	if !f.End.Reported {
 		return decideSilent(f)
 	}
@@ -256,6 +253,8 @@ func decideLoss(end engine.End) Outcome {
 func decideReported(f Evidence) Outcome {
 	end := f.End
 	switch {
+	case end.Loss != engine.NotLost:
+		return decideLoss(end)
 	case end.Cause == engine.BySignal && (f.EngineGone || end.Interrupted):
 		return lost("The engine stopped, and stopped the program with it.", ErrStoppedBy)
 	case end.Cause == engine.BySignal && end.Restarted:
@@ -327,6 +326,8 @@ func explainEnd(end engine.End) string {
 func decideSilent(f Evidence) Outcome {
 	end := f.End
 	switch {
+	case end.Loss != engine.NotLost:
+		return decideLoss(end)
 	case end.Restarted:
 		return restarted
 	case end.OOMKilled:
