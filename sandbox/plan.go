@@ -170,7 +170,7 @@ func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resol
 func (r *Runner) resolve(ctx context.Context, ref string) (images.Resolved, error) {
 	entry, named := r.catalog.Lookup(ref)
 	if !named {
-		return r.engine.Resolve(ctx, ref)
+		return r.engine.Resolve(ctx, r.referenceOf(ref))
 	}
 	tag := entry.Tag()
 	if r.images != nil {
@@ -186,6 +186,16 @@ func (r *Runner) resolve(ctx context.Context, ref string) (images.Resolved, erro
 		err = &images.NotFoundError{Ref: image.Name, CatalogName: true, Entry: entry}
 	}
 	return image, err
+}
+
+// referenceOf is the reference of an ID, which alone does not name an image of a cluster.
+func (r *Runner) referenceOf(ref string) string {
+	for _, reference := range r.images {
+		if strings.HasPrefix(ref, "sha256:") && strings.HasSuffix(reference, "@"+ref) {
+			return reference
+		}
+	}
+	return ref
 }
 
 // isOutput reports whether a path of the state directory is an output of a run, and not

@@ -29,6 +29,8 @@ const (
 	cleanupBudget = time.Minute
 	// fillBudget bounds the copying of files to the engine.
 	fillBudget = PartSlack / 2
+	// monitorPatience is how long a monitor that is being created keeps a canceled run from its end.
+	monitorPatience = 5 * time.Second
 	// helperTries is how often a helper container is recreated for one transfer.
 	helperTries = 3
 )
@@ -47,6 +49,8 @@ type copies struct {
 	// connected receives the result of the first connection of the monitor, once it is not
 	// asked any more about the transfer.
 	connected chan error
+	// stopConnecting ends that connection.
+	stopConnecting context.CancelFunc
 	// sent counts the bytes of the archive that were sent.
 	sent atomic.Int64
 	// empty is the disk usage of an empty ./final, in bytes.
@@ -99,10 +103,17 @@ func (c *copies) send(ctx context.Context, labels map[string]string) (engine.Sou
 	sending, abort := context.WithCancelCause(ctx)
 	sent := make(chan struct{})
 	c.connected = make(chan error, 1)
-	go func() { c.connected <- c.watchFill(context.WithoutCancel(ctx), sent, abort) }()
+	var connecting context.Context
+	connecting, c.stopConnecting = context.WithCancel(context.WithoutCancel(ctx))
+	go func() { c.connected <- c.watchFill(connecting, sent, abort) }()
 	err = c.fill(sending, to)
 	close(sent)
 	if err != nil {
+		if ctx.Err() != nil {
+			// The monitor of an engine that has no machine for it yet may wait for hours. One that is
+			// just being created is left alone, because the engine would make it after its removal.
+			defer time.AfterFunc(monitorPatience, c.stopConnecting).Stop()
+		}
 		watchErr := <-c.connected
 		switch {
 		case ctx.Err() != nil:
