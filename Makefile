@@ -114,8 +114,9 @@ test: image engines ## every test: unit, fake engine, CLI scripts, real engines 
 test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled from Go modules (minutes, once)
 	@hack/setup.sh test-tools
 	@hack/engine build kubernetes
-	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes \
-	  go test -tags cluster -timeout 30m -parallel 6 $(TEST_FLAGS) ./sandbox/engine/kubernetes
+	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes bash -c \
+	  'go test -tags cluster -timeout 30m -parallel 6 $(TEST_FLAGS) ./sandbox/engine/kubernetes && \
+	   go test -tags cluster -timeout 30m $(TEST_FLAGS) -run TestScriptKubernetes ./cmd/sandbox'
 
 .PHONY: engines
 engines: ## compile the engines that the tests run on, once

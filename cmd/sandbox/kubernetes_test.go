@@ -1,3 +1,5 @@
+//go:build cluster
+
 package main
 
 import (
@@ -8,21 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clusterVariables say which cluster is meant.
-var clusterVariables = []string{
-	"KUBECONFIG", "SANDBOX_ENGINE", "SANDBOX_IMAGE", "SANDBOX_CPUS", "SANDBOX_MEMORY",
-	"SANDBOX_KUBERNETES_PROGRAMS",
-}
-
-// TestScriptKubernetes runs the scripts below kubernetes/ with the setting engine: kubernetes. They
-// need a cluster; without one only a Docker engine is tested.
+// TestScriptKubernetes runs the scripts below kubernetes/ with the setting engine: kubernetes, on a
+// cluster.
 func TestScriptKubernetes(t *testing.T) {
 	image, programs := os.Getenv("EVALBOX_KUBERNETES_IMAGE"), os.Getenv("EVALBOX_KUBERNETES_PROGRAMS")
-	if os.Getenv("EVALBOX_ENGINE") != "kubernetes" && image == "" {
-		t.SkipNow()
-	}
-	require.NotEmpty(t, image, "the image of the programs: make test ENGINES=kubernetes sets EVALBOX_KUBERNETES_IMAGE")
-	require.NotEmpty(t, programs, "the image of evalbox: make test ENGINES=kubernetes sets EVALBOX_KUBERNETES_PROGRAMS")
+	require.NotEmpty(t, image, "the image of the programs: make test-kubernetes sets EVALBOX_KUBERNETES_IMAGE")
+	require.NotEmpty(t, programs, "the image of evalbox: make test-kubernetes sets EVALBOX_KUBERNETES_PROGRAMS")
 	params := scriptsOf("testdata/script/kubernetes")
 	params.Setup = func(env *testscript.Env) error {
 		// Many scripts share one node.

@@ -156,6 +156,12 @@ func interruptCommand(ts *testscript.TestScript, neg bool, args []string) {
 	wantCode(ts, cmd.Wait(), want)
 }
 
+// clusterVariables say which cluster is meant.
+var clusterVariables = []string{
+	"KUBECONFIG", "SANDBOX_ENGINE", "SANDBOX_IMAGE", "SANDBOX_CPUS", "SANDBOX_MEMORY",
+	"SANDBOX_KUBERNETES_PROGRAMS",
+}
+
 // scriptCommand is a command with the environment of its script.
 func scriptCommand(ts *testscript.TestScript, args []string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)

@@ -26,7 +26,7 @@ import (
 func config(t *testing.T) kubernetes.Config {
 	t.Helper()
 	programs := os.Getenv("EVALBOX_KUBERNETES_PROGRAMS")
-	require.NotEmpty(t, programs, "these tests need a cluster: make test ENGINES=kubernetes PACKAGES=./sandbox/engine/kubernetes/...")
+	require.NotEmpty(t, programs, "these tests need a cluster: make test-kubernetes")
 	return kubernetes.Config{Programs: programs, Window: 5 * time.Second, CPUShare: 0.05}
 }
 
