@@ -125,7 +125,7 @@ func troubleOf(pod *corev1.Pod) (trouble *StartError, wait bool) {
 	return nil, true
 }
 
-const imageHint = "check that the nodes can pull the image by this digest, and that kubernetes.pull_secrets names its credentials; push a local image with: sandbox image push"
+const imageHint = "check that the nodes can pull the image by this digest (that of the run, or kubernetes.programs), and that kubernetes.pull_secrets names its credentials; push a local image with: sandbox image push"
 
 func isTemporary(message string) bool {
 	return strings.Contains(message, "i/o timeout") || strings.Contains(message, "connection refused") || strings.Contains(message, "TLS handshake timeout")

@@ -56,9 +56,9 @@ type instance struct {
 	// begun says that there was a call to start the job, or that the container was opened again.
 	begun, opened bool
 	began         time.Time
-	// sent says that evalbox requested the end.
-	sent bool
-	end  *engine.End
+	// sent says that evalbox requested the end; aborted, that it has killed the pod.
+	sent, aborted bool
+	end           *engine.End
 	// waiting is held by the goroutine that waits for the end.
 	waiting chan struct{}
 }
@@ -321,17 +321,26 @@ func (c *instance) await(ctx context.Context) (engine.End, error) {
 	case why == nil:
 		c.receiver.Close(nil)
 		return c.silent(ctx)
-	case errors.Is(why, porter.ErrGone):
+	case errors.Is(why, porter.ErrGone) || c.isAborted():
 		c.receiver.Close(why)
 		return c.silent(ctx)
 	}
 	return engine.End{}, fmt.Errorf("%w: container %s: %w", engine.ErrUnavailable, c.job, why)
 }
 
+func (c *instance) isAborted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.aborted
+}
+
 // resume continues a session that was cut, or that has lost its pod.
 func (c *instance) resume(ctx context.Context) {
 	c.resuming.Lock()
 	defer c.resuming.Unlock()
+	if c.isAborted() {
+		return
+	}
 	select {
 	case <-c.session.Over():
 		if why := c.session.Why(); why != nil && !errors.Is(why, porter.ErrGone) {
@@ -359,7 +368,7 @@ func (c *instance) reported(ctx context.Context, r wire.Report) engine.End {
 			end.Foreign = append(end.Foreign, map[byte]string{wire.RequestStop: "SIGTERM", wire.RequestKill: "SIGUSR1"}[request])
 		}
 		if len(end.Foreign) == 0 {
-			c.explain(&end, c.stopped(ctx))
+			c.explain(ctx, &end, c.stopped(ctx))
 		}
 		if len(end.Foreign) == 0 && end.Loss == engine.NotLost {
 			end.Cause = engine.ByItself
@@ -379,7 +388,7 @@ func (c *instance) silent(ctx context.Context) (engine.End, error) {
 	}
 	c.mu.Unlock()
 	pod := c.stopped(ctx)
-	c.explain(&end, pod)
+	c.explain(ctx, &end, pod)
 	switch status, ok := statusOfMain(pod); {
 	case ok:
 		end.ExitCode, end.OOMKilled = int(status.ExitCode), status.Reason == reasonOOM
@@ -413,13 +422,18 @@ func (c *instance) stopped(ctx context.Context) *corev1.Pod {
 }
 
 // explain adds what the cluster says of the end of a pod.
-func (c *instance) explain(end *engine.End, pod *corev1.Pod) {
+func (c *instance) explain(ctx context.Context, end *engine.End, pod *corev1.Pod) {
 	c.mu.Lock()
 	sent := c.sent
 	c.mu.Unlock()
-	if end.Loss = lossOf(pod); end.Loss == engine.NotLost && pod != nil && pod.DeletionTimestamp != nil && !sent {
-		end.Foreign = []string{"SIGTERM"}
+	if end.Loss = lossOf(pod); end.Loss != engine.NotLost || pod == nil || pod.DeletionTimestamp == nil || sent {
+		return
 	}
+	if c.engine.isOverdue(ctx, c.job) {
+		end.Loss = engine.PodDeadline
+		return
+	}
+	end.Foreign = []string{"SIGTERM"}
 }
 
 // Signal implements [engine.Container].
@@ -433,6 +447,9 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	case engine.Kill:
 		request = wire.RequestKill
 	case engine.Abort:
+		c.mu.Lock()
+		c.aborted = true // what init may say while it is being killed is not awaited
+		c.mu.Unlock()
 		return c.engine.removePods(ctx, c.job)
 	}
 	c.resume(ctx)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -251,6 +253,14 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 		return &goneError{&StartError{Reason: "NoPod", Message: "the cluster made no pod for Job " + job, hint: "see: kubectl describe job " + job}}
 	}
 	return nil
+}
+
+// isOverdue reports whether the deadline of a Job ended its pod.
+func (e *adapter) isOverdue(ctx context.Context, job string) bool {
+	ctx, cancel := callContext(context.WithoutCancel(ctx))
+	defer cancel()
+	now, err := e.batch.Jobs(e.config.Namespace).Get(ctx, job, metav1.GetOptions{})
+	return err == nil && slices.ContainsFunc(now.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Reason == batchv1.JobReasonDeadlineExceeded })
 }
 
 // porterError classifies the error of a transfer.
