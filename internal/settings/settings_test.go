@@ -311,7 +311,7 @@ kubernetes:
 	require.Equal(t, kubernetes.Config{
 		Namespace: "runs", Programs: "registry.example/programs" + digest, NodeSelector: map[string]string{"pool": "runs", "disk": "ssd"},
 		Tolerations: []string{"runs=only:NoSchedule"}, PullSecrets: []string{"one", "two"},
-		GPUResource: kubernetes.DefaultGPUResource, ScheduleTimeout: 2 * time.Minute,
+		GPUResource: kubernetes.DefaultGPUResource, CPUShare: 1, ScheduleTimeout: 2 * time.Minute,
 	}, s.Kubernetes)
 	require.Equal(t, map[string]string{"debian": "registry.example:5000/debian" + digest}, s.ClusterImages)
 
