@@ -114,7 +114,7 @@ func troubleOf(pod *corev1.Pod) (trouble *StartError, wait bool) {
 			case strings.HasPrefix(reason, "ErrImage") || reason == "ImagePullBackOff" || reason == "InvalidImageName" || reason == "ImageInspectError" || reason == "RegistryUnavailable":
 				return &StartError{Reason: reason, Message: message, hint: imageHint}, false
 			case strings.HasPrefix(reason, "CreateContainer") || reason == "RunContainerError" || reason == "PostStartHookError":
-				return &StartError{Reason: reason, Message: message, hint: "see: kubectl describe pod; and: sandbox doctor --engine kubernetes"}, false
+				return &StartError{Reason: reason, Message: message, hint: "see: kubectl describe pod"}, false
 			}
 		}
 	}

@@ -266,7 +266,7 @@ func (e *callError) Unwrap() []error { return []error{e.class, e.err} }
 // Hint says what to try.
 func (e *callError) Hint() string {
 	if errors.Is(e.class, engine.ErrPermission) {
-		return "see which permissions are missing, and the Role that has them, with: sandbox doctor --engine kubernetes"
+		return "give the account the Role of examples/kubernetes/role.yaml; kubectl auth can-i --list shows what it may do"
 	}
 	return "check that the cluster answers: kubectl get --raw /readyz"
 }

@@ -95,7 +95,7 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 		case errors.Is(failure, engine.ErrUnavailable) && !errors.Is(failure, engine.ErrPermission) && try == 1:
 			continue
 		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "cannot create resource"):
-			return &StartError{Reason: string(apierrors.ReasonForError(err)), Message: err.Error(), hint: "see what the namespace permits with: sandbox doctor --engine kubernetes"}
+			return &StartError{Reason: string(apierrors.ReasonForError(err)), Message: err.Error(), hint: "see what the namespace permits with: kubectl describe namespace"}
 		}
 		return fmt.Errorf("creating Job %s: %w", job.Name, failure)
 	}
@@ -246,7 +246,7 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 			return &goneError{&StartError{Reason: "QuotaExceeded", Message: event.Message,
 				hint: "wait for other runs, ask for less, or have the ResourceQuota of the namespace raised: kubectl describe quota"}}
 		case !quota && (strings.Contains(event.Message, "forbidden") || strings.Contains(event.Message, "denied the request") || strings.Contains(event.Message, "is invalid")):
-			return &goneError{&StartError{Reason: "Refused", Message: event.Message, hint: "the cluster's admission refuses the pod; see what it permits with: sandbox doctor --engine kubernetes"}}
+			return &goneError{&StartError{Reason: "Refused", Message: event.Message, hint: "the cluster's admission refuses the pod; see: kubectl describe job"}}
 		}
 	}
 	if late {
