@@ -138,7 +138,7 @@ func judgePermissions(missing []Permission) Finding {
 		lacks = append(lacks, strings.Join(p.Verbs, ", ")+" of "+p.Resource)
 	}
 	return Finding{"permissions", Bad, "the account lacks: " + strings.Join(lacks, "; "),
-		"have an administrator apply the Role and bind it: sandbox doctor --engine kubernetes --role | kubectl apply -f -"}
+		"have an administrator apply examples/kubernetes/role.yaml and bind it to the account"}
 }
 
 func judgePrograms(image string) Finding {

@@ -383,7 +383,7 @@ func TestStartRefused(t *testing.T) {
 			l.deny(rule)
 			trouble := l.refused(l.class())
 			require.Contains(t, trouble.Message, "no evalbox here")
-			require.Contains(t, trouble.Hint(), "sandbox doctor --engine kubernetes")
+			require.Contains(t, trouble.Hint(), "kubectl describe job")
 		})
 	}
 }
