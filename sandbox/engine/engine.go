@@ -416,6 +416,8 @@ var (
 	ErrUnenforceable = errors.New("limit cannot be enforced")
 	// ErrNoContainer means that the engine has no such container (any more).
 	ErrNoContainer = errors.New("no such container")
+	// ErrFilesGone means that the files of a run were deleted with its container.
+	ErrFilesGone = errors.New("the container is gone, and its files with it")
 	// ErrNameTaken means that the engine already has a container with that name.
 	ErrNameTaken = errors.New("a container of this name exists")
 	// ErrNoSource means that the engine does not have the source of a bind mount.

@@ -24,6 +24,9 @@ import (
 // fetchRetries is how often an interrupted transfer continues.
 const fetchRetries = 3
 
+// podGone is the reason for outputs that were deleted with the pod of their run.
+const podGone = "pod_gone: the cluster deleted the pod, and what it held with it"
+
 // outputs copies ./final back from the engine and lists it. The archive is untrusted.
 func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput) {
 	c.endWatch()
@@ -51,6 +54,9 @@ func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, []
 		}
 	}
 	skipped = append(skipped, unpacker.Skipped.Sorted()...)
+	if errors.Is(fetchErr, engine.ErrFilesGone) {
+		skipped = append(skipped, result.SkippedOutput{Path: ".", Kind: "directory", Reason: podGone})
+	}
 	slices.SortStableFunc(skipped, func(a, b result.SkippedOutput) int { return strings.Compare(a.Path, b.Path) })
 	return outputs, skipped
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/archive"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
@@ -374,16 +378,44 @@ func TestStartRestricted(t *testing.T) {
 // TestStartRefused denies the Jobs of a namespace, and then only their pods.
 func TestStartRefused(t *testing.T) {
 	t.Parallel()
-	for kind, rule := range map[string]admissionv1.Rule{
-		"jobs": {APIGroups: []string{"batch"}, APIVersions: []string{"v1"}, Resources: []string{"jobs"}},
-		"pods": {APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+	for kind, test := range map[string]struct{ group, hint string }{
+		"jobs": {"batch", "kubectl describe namespace"},
+		"pods": {"", "kubectl describe job"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			l := newLab(t, nil)
-			l.deny(rule)
+			l.deny(admissionv1.Rule{APIGroups: []string{test.group}, APIVersions: []string{"v1"}, Resources: []string{kind}})
 			trouble := l.refused(l.class())
 			require.Contains(t, trouble.Message, "no evalbox here")
-			require.Contains(t, trouble.Hint(), "kubectl describe job")
+			require.Contains(t, trouble.Hint(), test.hint)
 		})
 	}
+}
+
+// TestEndWithoutFiles deletes the pod of a whole run at once: its outputs are gone, and the result says so.
+func TestEndWithoutFiles(t *testing.T) {
+	l := newLab(t, nil)
+	l.config.Window = 0
+	e, err := kubernetes.Connect(l.config)
+	require.NoError(t, err)
+	r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithStateDir(t.TempDir()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	out := &output{began: make(chan struct{})}
+	go func() {
+		select {
+		case <-out.began:
+			_ = l.k.CoreV1().Pods(l.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}) // shows in the result
+		case <-t.Context().Done():
+		}
+	}()
+	res, err := r.Run(t.Context(), sandbox.Request{Image: os.Getenv("EVALBOX_KUBERNETES_IMAGE"), Final: filepath.Join(t.TempDir(), "final"),
+		Command: []string{"python3", "-u", "-c", "open('/work/final/f', 'w').write('f'); " + sleeping},
+		Limits:  policy.Limits{CPUs: 0.5, Memory: 128 * policy.MiB, Timeout: endOf}}, sandbox.IO{Stdout: out})
+	require.NoError(t, err)
+	require.Equal(t, result.FaultOperator, res.Fault, res.Explanation)
+	require.Empty(t, res.Outputs)
+	require.Len(t, res.OutputsSkipped, 1)
+	require.Equal(t, ".", res.OutputsSkipped[0].Path)
+	require.Contains(t, res.OutputsSkipped[0].Reason, "pod_gone: ")
 }

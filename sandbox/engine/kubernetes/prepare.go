@@ -255,12 +255,35 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 	return nil
 }
 
+// overduePatience is how long the cluster may take to say that a Job is over its deadline, once it has
+// deleted the pod.
+const overduePatience = time.Second
+
 // isOverdue reports whether the deadline of a Job ended its pod.
 func (e *adapter) isOverdue(ctx context.Context, job string) bool {
-	ctx, cancel := callContext(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), overduePatience)
 	defer cancel()
-	now, err := e.batch.Jobs(e.config.Namespace).Get(ctx, job, metav1.GetOptions{})
-	return err == nil && slices.ContainsFunc(now.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Reason == batchv1.JobReasonDeadlineExceeded })
+	tick := time.NewTicker(overduePatience / 10)
+	defer tick.Stop()
+	for {
+		now, err := e.batch.Jobs(e.config.Namespace).Get(ctx, job, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && now.Spec.ActiveDeadlineSeconds == nil:
+			return false
+		case err == nil && slices.ContainsFunc(now.Status.Conditions, isDeadline):
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// isDeadline reports whether a Job has failed, or is about to, because its time is over.
+func isDeadline(c batchv1.JobCondition) bool {
+	return c.Status == corev1.ConditionTrue && c.Reason == batchv1.JobReasonDeadlineExceeded
 }
 
 // porterError classifies the error of a transfer.
@@ -337,8 +360,8 @@ func (e *adapter) RecreateHelper(ctx context.Context, run spec.Spec, _ map[strin
 	defer cancel()
 	job := jobName(run.Job.ContainerName())
 	_, err := e.batch.Jobs(e.config.Namespace).Get(ctx, job, metav1.GetOptions{})
-	if err == nil {
-		err = errors.New("its pod is gone, and the files with it")
+	if err == nil || apierrors.IsNotFound(err) {
+		err = engine.ErrFilesGone
 	}
 	return fmt.Errorf("container %s: %w", job, clusterError(ctx, err))
 }
