@@ -68,6 +68,10 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 	if err := e.closeNetwork(ctx); err != nil {
 		return err
 	}
+	if gpus := p.class.GPUs; gpus.All || len(gpus.IDs) > 0 {
+		return &policy.FieldError{Field: "gpus", Value: strings.Join(gpus.Names(), ","), Rule: "names devices, and a pod can only ask for a number of GPUs",
+			Hint: "run it on a Docker engine: a number of GPUs is not supported on a cluster yet"}
+	}
 	server, err := e.version(ctx)
 	if err != nil {
 		return err
