@@ -60,6 +60,10 @@ func (e *adapter) Prepare(ctx context.Context, class spec.Class, meta engine.Met
 
 // create creates the Job of a container.
 func (e *adapter) create(ctx context.Context, p plan) error {
+	if gpus := p.class.GPUs; gpus.All || len(gpus.IDs) > 0 {
+		return &policy.FieldError{Field: "gpus", Value: strings.Join(gpus.Names(), ","), Rule: "names devices, and a pod can only ask for a number of GPUs",
+			Hint: "run it on a Docker engine: a number of GPUs is not supported on a cluster yet"}
+	}
 	p.config, p.window = e.config, e.config.Window
 	if p.class.Image.Digest == "" {
 		return &policy.FieldError{Field: "image", Value: p.class.Image.Reference, Rule: "has no digest: a pod needs an image of a registry",
@@ -67,10 +71,6 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 	}
 	if err := e.closeNetwork(ctx); err != nil {
 		return err
-	}
-	if gpus := p.class.GPUs; gpus.All || len(gpus.IDs) > 0 {
-		return &policy.FieldError{Field: "gpus", Value: strings.Join(gpus.Names(), ","), Rule: "names devices, and a pod can only ask for a number of GPUs",
-			Hint: "run it on a Docker engine: a number of GPUs is not supported on a cluster yet"}
 	}
 	server, err := e.version(ctx)
 	if err != nil {
