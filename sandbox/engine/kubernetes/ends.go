@@ -61,7 +61,7 @@ func lossOf(pod *corev1.Pod) engine.Loss {
 	return engine.NotLost
 }
 
-// evictionOf tells a pod that wrote too much from a node that is short of something.
+// evictionOf distinguishes a pod that wrote too much from a node that is short of something.
 func evictionOf(message string) engine.Loss {
 	if strings.Contains(message, "exceeds the limit") || strings.Contains(message, "exceeds the total limit") || strings.Contains(message, "exceeded its local ephemeral storage") {
 		return engine.EvictedForDisk
