@@ -215,7 +215,13 @@ var silence = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 // connectError says why no cluster can be named.
 type connectError struct{ err error }
 
-func (e *connectError) Error() string { return "no Kubernetes cluster is configured: " + e.err.Error() }
+func (e *connectError) Error() string {
+	why := e.err.Error()
+	if clientcmd.IsEmptyConfig(e.err) { // the library names a variable that nobody uses
+		why = "there is neither a kubeconfig file with a current context nor the service account of a pod"
+	}
+	return "no Kubernetes cluster is configured: " + why
+}
 
 func (e *connectError) Unwrap() []error { return []error{engine.ErrUnavailable, e.err} }
 

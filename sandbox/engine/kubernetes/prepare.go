@@ -301,7 +301,7 @@ func (e *adapter) porterError(ctx context.Context, job string, err error) error 
 	case errors.Is(err, porter.ErrGone):
 		return fmt.Errorf("%w: Job %s: %w", engine.ErrNoContainer, job, err)
 	case errors.Is(err, porter.ErrLost):
-		return fmt.Errorf("%w: Job %s: %w", engine.ErrUnavailable, job, err)
+		return &callError{engine.ErrUnavailable, fmt.Errorf("container %s: %w", job, err)}
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
