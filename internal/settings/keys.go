@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
@@ -42,20 +43,20 @@ func (k key) flagName() string {
 }
 
 // keys are all settings, in the order in which `sandbox config` shows them.
-var keys = keysOf(new(Settings))
+var keys = sync.OnceValue(func() []key { return keysOf(new(Settings)) })
 
 // keyNamed finds a key by its name in files.
 func keyNamed(name string) (key, bool) {
-	i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
+	i := slices.IndexFunc(keys(), func(k key) bool { return k.name == name })
 	if i < 0 {
 		return key{}, false
 	}
-	return keys[i], true
+	return keys()[i], true
 }
 
 func keyNames() []string {
-	names := make([]string, len(keys))
-	for i, k := range keys {
+	names := make([]string, len(keys()))
+	for i, k := range keys() {
 		names[i] = k.name
 	}
 	return names

@@ -326,7 +326,7 @@ func projectFile(file string) (map[string]any, error) {
 // a typing mistake would silently not be one.
 func unknownVariables() error {
 	var known []string
-	for _, k := range keys {
+	for _, k := range keys() {
 		known = append(known, k.variable())
 	}
 	var errs []error

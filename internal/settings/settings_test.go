@@ -36,7 +36,7 @@ func TestShippedSettings(t *testing.T) {
 	require.Zero(t, s.Max)
 	require.False(t, s.AllowNetwork || s.AllowRoot || s.JSON || s.Quiet || s.Raw)
 	require.Equal(t, "none", s.Network)
-	require.Len(t, s.origins, len(keys))
+	require.Len(t, s.origins, len(keys()))
 	for _, o := range s.origins {
 		require.Equal(t, "default", o.Source, o.Key)
 	}
@@ -250,7 +250,7 @@ func TestValues(t *testing.T) {
 // Names of files, variables and flags are unique, and every key can be set.
 func TestKeys(t *testing.T) {
 	seen := map[string]bool{}
-	for _, k := range keys {
+	for _, k := range keys() {
 		names := []string{k.name, k.variable()}
 		if k.help != "" {
 			names = append(names, "--"+k.flagName())

@@ -15,9 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	labelselector "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/version"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	networkingclient "k8s.io/client-go/kubernetes/typed/networking/v1"
-	nodeclient "k8s.io/client-go/kubernetes/typed/node/v1"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -103,15 +100,11 @@ func judgeVersion(server *version.Version) Finding {
 
 // missing asks which permissions of the engine the account lacks.
 func (e *adapter) missing(ctx context.Context) (missing []Permission, err error) {
-	client, err := authorizationclient.NewForConfig(e.rest)
-	if err != nil {
-		return nil, err
-	}
 	for _, p := range Role() {
 		resource, sub, _ := strings.Cut(p.Resource, "/")
 		lacks := Permission{Group: p.Group, Resource: p.Resource}
 		for _, verb := range p.Verbs {
-			answer, err := client.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			answer, err := e.api.reviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 					Namespace: e.config.Namespace, Group: p.Group, Resource: resource, Subresource: sub, Verb: verb}},
 			}, metav1.CreateOptions{})
@@ -175,7 +168,7 @@ const (
 
 // checkAdmission tries a Job and its pod without creating them, and reads the profile of the namespace.
 func (e *adapter) checkAdmission(ctx context.Context, server *version.Version, runtimeClass string) []Finding {
-	namespace, err := e.core.Namespaces().Get(ctx, e.config.Namespace, metav1.GetOptions{})
+	namespace, err := e.api.namespaces().Get(ctx, e.config.Namespace, metav1.GetOptions{})
 	profile := hidden("pod security", "get the namespace", err)
 	if err == nil {
 		profile = judgeProfile(namespace.Labels[enforceLabel])
@@ -185,11 +178,11 @@ func (e *adapter) checkAdmission(ctx context.Context, server *version.Version, r
 		return []Finding{profile, {"admission", Bad, short(err.Error()), ""}}
 	}
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	_, err = e.batch.Jobs(e.config.Namespace).Create(ctx, job, dry)
+	_, err = e.api.jobs().Create(ctx, job, dry)
 	jobs := judgeTry("Job", "jobs", err)
 	pod := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 	pod.Name = job.Name
-	_, err = e.core.Pods(e.config.Namespace).Create(ctx, pod, dry)
+	_, err = e.api.pods().Create(ctx, pod, dry)
 	return []Finding{profile, jobs, judgeTry("pod", "pods", err)}
 }
 
@@ -219,12 +212,9 @@ func judgeTry(kind, resource string, err error) Finding {
 
 // checkPolicies looks for a NetworkPolicy that denies traffic.
 func (e *adapter) checkPolicies(ctx context.Context) Finding {
-	client, err := networkingclient.NewForConfig(e.rest)
+	list, err := e.api.policies().List(ctx, metav1.ListOptions{Limit: listLimit})
 	if err == nil {
-		var list *networkingv1.NetworkPolicyList
-		if list, err = client.NetworkPolicies(e.config.Namespace).List(ctx, metav1.ListOptions{Limit: listLimit}); err == nil {
-			return judgePolicies(list.Items)
-		}
+		return judgePolicies(list.Items)
 	}
 	return hidden("network policy", "list networkpolicies", err)
 }
@@ -263,11 +253,7 @@ func judgePolicies(policies []networkingv1.NetworkPolicy) Finding {
 
 // checkRuntimes lists the runtime classes.
 func (e *adapter) checkRuntimes(ctx context.Context, wanted string) Finding {
-	client, err := nodeclient.NewForConfig(e.rest)
-	if err != nil {
-		return hidden("runtimes", "list runtimeclasses", err)
-	}
-	list, err := client.RuntimeClasses().List(ctx, metav1.ListOptions{Limit: listLimit})
+	list, err := e.api.runtimeClasses().List(ctx, metav1.ListOptions{Limit: listLimit})
 	if err != nil {
 		return hidden("runtimes", "list runtimeclasses", err)
 	}
@@ -291,7 +277,7 @@ func judgeRuntimes(names []string, wanted string) Finding {
 
 // checkNodes counts the GPUs.
 func (e *adapter) checkNodes(ctx context.Context) Finding {
-	list, err := e.core.Nodes().List(ctx, metav1.ListOptions{Limit: listLimit})
+	list, err := e.api.nodes().List(ctx, metav1.ListOptions{Limit: listLimit})
 	if err != nil {
 		return hidden("GPUs", "list nodes", err)
 	}
@@ -314,7 +300,7 @@ func judgeNodes(nodes []corev1.Node, gpu corev1.ResourceName, more bool) Finding
 
 // checkQuota lists the resources of which the namespace has little.
 func (e *adapter) checkQuota(ctx context.Context) Finding {
-	list, err := e.core.ResourceQuotas(e.config.Namespace).List(ctx, metav1.ListOptions{Limit: listLimit})
+	list, err := e.api.quotas().List(ctx, metav1.ListOptions{Limit: listLimit})
 	if err != nil {
 		return hidden("quota", "list resourcequotas", err)
 	}
@@ -348,12 +334,12 @@ const queueGroup = "/apis/kueue.x-k8s.io"
 // checkQueue looks for the queue, in the version that the cluster prefers.
 func (e *adapter) checkQueue(ctx context.Context) Finding {
 	var group metav1.APIGroup
-	data, err := e.core.RESTClient().Get().AbsPath(queueGroup).DoRaw(ctx)
+	data, err := e.api.core.Get().AbsPath(queueGroup).DoRaw(ctx)
 	if err == nil {
 		err = json.Unmarshal(data, &group)
 	}
 	if err == nil {
-		err = e.core.RESTClient().Get().AbsPath(queueGroup, group.PreferredVersion.Version, "namespaces", e.config.Namespace, "localqueues", e.config.Queue).Do(ctx).Error()
+		err = e.api.core.Get().AbsPath(queueGroup, group.PreferredVersion.Version, "namespaces", e.config.Namespace, "localqueues", e.config.Queue).Do(ctx).Error()
 		return judgeQueue(e.config.Queue, true, err)
 	}
 	return judgeQueue(e.config.Queue, false, err)

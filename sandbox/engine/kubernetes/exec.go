@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -27,8 +26,9 @@ type execution struct {
 // execute starts a command in a container. Its end, and that of the connection, is the end of
 // stdout.
 func (e *adapter) execute(ctx context.Context, pod, container string, stderr io.Writer, command ...string) (*execution, error) {
-	at := e.core.RESTClient().Post().Namespace(e.config.Namespace).Resource("pods").Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+	_, parameters := kinds()
+	at := e.api.core.Post().Namespace(e.config.Namespace).Resource("pods").Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true}, parameters).URL()
 	socket, err := remotecommand.NewWebSocketExecutor(e.rest, "GET", at.String())
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,9 +31,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/client-go/discovery"
-	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -140,8 +138,7 @@ func (c Config) check() error {
 type adapter struct {
 	config Config
 	rest   *rest.Config
-	core   coreclient.CoreV1Interface
-	batch  batchclient.BatchV1Interface
+	api    clients
 	pods   *watcher
 	// network is what is known of the network of pods.
 	network network
@@ -197,15 +194,11 @@ func newAdapter(config Config, client *rest.Config) (*adapter, error) {
 	silence()
 	client.QPS, client.Burst = 100, 200
 	client.UserAgent = "evalbox"
-	core, err := coreclient.NewForConfig(client)
+	api, err := newClients(client, config.Namespace)
 	if err != nil {
 		return nil, &connectError{err}
 	}
-	batch, err := batchclient.NewForConfig(client)
-	if err != nil {
-		return nil, &connectError{err}
-	}
-	return &adapter{config: config, rest: client, core: core, batch: batch, pods: newWatcher(core.Pods(config.Namespace)),
+	return &adapter{config: config, rest: client, api: api, pods: newWatcher(api.pods()),
 		log: slog.New(slog.DiscardHandler), open: map[*instance]struct{}{}}, nil
 }
 
@@ -315,13 +308,13 @@ func (e *adapter) version(ctx context.Context) (*version.Version, error) {
 }
 
 func (e *adapter) askVersion(ctx context.Context) (*version.Version, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(e.rest)
-	if err != nil {
-		return nil, err
-	}
-	info, err := client.ServerVersion()
+	text, err := e.api.core.Get().AbsPath("/version").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("asking the cluster for its version: %w", clusterError(ctx, err))
+	}
+	var info struct{ GitVersion string }
+	if err := json.Unmarshal(text, &info); err != nil {
+		return nil, fmt.Errorf("the version of the cluster: %w", err)
 	}
 	server, err := version.ParseGeneric(info.GitVersion)
 	if err != nil {
@@ -351,11 +344,11 @@ func (e *adapter) FindNetwork(_ context.Context, name string) error {
 func (e *adapter) List(ctx context.Context) ([]engine.Found, error) {
 	ctx, cancel := callContext(ctx)
 	defer cancel()
-	jobs, err := e.batch.Jobs(e.config.Namespace).List(ctx, metav1.ListOptions{LabelSelector: spec.LabelManaged + "=true"})
+	jobs, err := e.api.jobs().List(ctx, metav1.ListOptions{LabelSelector: spec.LabelManaged + "=true"})
 	if err != nil {
 		return nil, fmt.Errorf("listing Jobs: %w", clusterError(ctx, err))
 	}
-	pods, err := e.core.Pods(e.config.Namespace).List(ctx, metav1.ListOptions{LabelSelector: spec.LabelManaged + "=true"})
+	pods, err := e.api.pods().List(ctx, metav1.ListOptions{LabelSelector: spec.LabelManaged + "=true"})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", clusterError(ctx, err))
 	}
@@ -395,7 +388,7 @@ func (e *adapter) Remove(ctx context.Context, name string) error {
 	ctx, cancel := changeContext(ctx)
 	defer cancel()
 	background := metav1.DeletePropagationBackground
-	err := e.batch.Jobs(e.config.Namespace).Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
+	err := e.api.jobs().Delete(ctx, job, metav1.DeleteOptions{PropagationPolicy: &background})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("removing Job %s: %w", job, clusterError(ctx, err))
 	}
@@ -407,7 +400,7 @@ func (e *adapter) Remove(ctx context.Context, name string) error {
 func (e *adapter) removePods(ctx context.Context, job string) error {
 	ctx, cancel := changeContext(ctx)
 	defer cancel()
-	err := e.core.Pods(e.config.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
+	err := e.api.pods().DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)},
 		metav1.ListOptions{LabelSelector: jobLabel + "=" + job + "," + spec.LabelManaged + "=true"})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("removing the pod of Job %s: %w", job, clusterError(ctx, err))

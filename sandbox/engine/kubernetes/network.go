@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	networkingclient "k8s.io/client-go/kubernetes/typed/networking/v1"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/kubernetes/porter"
@@ -75,13 +74,9 @@ func (e *adapter) closeNetwork(ctx context.Context) error {
 	if !n.looked.IsZero() && time.Since(n.looked) < networkMemory {
 		return nil
 	}
-	client, err := networkingclient.NewForConfig(e.rest)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := changeContext(ctx)
 	defer cancel()
-	policies := client.NetworkPolicies(e.config.Namespace)
+	policies := e.api.policies()
 	list, err := policies.List(ctx, metav1.ListOptions{})
 	switch {
 	case err == nil:

@@ -84,14 +84,14 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 	ctx, cancel := changeContext(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
-		made, err := e.batch.Jobs(e.config.Namespace).Create(ctx, job, metav1.CreateOptions{})
+		made, err := e.api.jobs().Create(ctx, job, metav1.CreateOptions{})
 		failure := clusterError(ctx, err)
 		switch {
 		case err == nil:
 			e.pods.born(job.Name, made.UID)
 			return nil
 		case apierrors.IsAlreadyExists(err):
-			if now, getErr := e.batch.Jobs(e.config.Namespace).Get(ctx, job.Name, metav1.GetOptions{}); try > 1 && getErr == nil &&
+			if now, getErr := e.api.jobs().Get(ctx, job.Name, metav1.GetOptions{}); try > 1 && getErr == nil &&
 				now.Annotations[labelsAnnotation] == job.Annotations[labelsAnnotation] {
 				return nil // the answer to the first request was lost
 			}
@@ -224,7 +224,7 @@ func (e *adapter) whyBroken(job string, began time.Time, err error) error {
 func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) error {
 	ctx, cancel := callContext(ctx)
 	defer cancel()
-	now, err := e.batch.Jobs(e.config.Namespace).Get(ctx, job, metav1.GetOptions{})
+	now, err := e.api.jobs().Get(ctx, job, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: there is no Job %s", porter.ErrGone, job)
@@ -239,7 +239,7 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 		}
 		return nil
 	}
-	list, err := e.core.Events(e.config.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,reason=FailedCreate,involvedObject.name=" + job})
+	list, err := e.api.events().List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,reason=FailedCreate,involvedObject.name=" + job})
 	if err != nil {
 		return nil // only the reason is missing
 	}
@@ -270,7 +270,7 @@ func (e *adapter) isOverdue(ctx context.Context, job string) bool {
 	tick := time.NewTicker(overduePatience / 10)
 	defer tick.Stop()
 	for {
-		now, err := e.batch.Jobs(e.config.Namespace).Get(ctx, job, metav1.GetOptions{})
+		now, err := e.api.jobs().Get(ctx, job, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err), err == nil && now.Spec.ActiveDeadlineSeconds == nil:
 			return false
@@ -315,7 +315,7 @@ func (e *adapter) Open(ctx context.Context, ref engine.Ref, streams engine.Strea
 		return nil, fmt.Errorf("looking for container %s: %w", ref.ID, err)
 	}
 	calling, cancel := callContext(ctx)
-	job, err := e.batch.Jobs(e.config.Namespace).Get(calling, ref.ID, metav1.GetOptions{})
+	job, err := e.api.jobs().Get(calling, ref.ID, metav1.GetOptions{})
 	cancel()
 	if err == nil && job.DeletionTimestamp != nil {
 		err = engine.ErrNoContainer
@@ -363,7 +363,7 @@ func (e *adapter) RecreateHelper(ctx context.Context, run spec.Spec, _ map[strin
 	ctx, cancel := callContext(ctx)
 	defer cancel()
 	job := jobName(run.Job.ContainerName())
-	_, err := e.batch.Jobs(e.config.Namespace).Get(ctx, job, metav1.GetOptions{})
+	_, err := e.api.jobs().Get(ctx, job, metav1.GetOptions{})
 	if err == nil || apierrors.IsNotFound(err) {
 		err = engine.ErrFilesGone
 	}
@@ -443,7 +443,7 @@ func (e *adapter) RemoveVolume(ctx context.Context, runID string) error {
 func (e *adapter) Volumes(ctx context.Context) ([]engine.Volume, error) {
 	ctx, cancel := callContext(ctx)
 	defer cancel()
-	jobs, err := e.batch.Jobs(e.config.Namespace).List(ctx, metav1.ListOptions{LabelSelector: volumeLabel + "=true"})
+	jobs, err := e.api.jobs().List(ctx, metav1.ListOptions{LabelSelector: volumeLabel + "=true"})
 	if err != nil {
 		return nil, fmt.Errorf("listing Jobs: %w", clusterError(ctx, err))
 	}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -19,7 +18,7 @@ import (
 
 // watcher follows the pods of all runs with one watch. It is safe for concurrent use.
 type watcher struct {
-	pods coreclient.PodInterface
+	pods resources[*corev1.Pod, *corev1.PodList]
 
 	mu sync.Mutex
 	// last is the newest state of the pod of each Job. A pod that was deleted keeps its last state
@@ -35,7 +34,7 @@ type watcher struct {
 	stop    chan struct{}
 }
 
-func newWatcher(pods coreclient.PodInterface) *watcher {
+func newWatcher(pods resources[*corev1.Pod, *corev1.PodList]) *watcher {
 	return &watcher{pods: pods, last: map[string]*corev1.Pod{}, gone: map[string]bool{}, uids: map[string]types.UID{}, wanted: map[string]int{},
 		changed: make(chan struct{}), stop: make(chan struct{})}
 }
