@@ -312,7 +312,9 @@ func (e *adapter) askVersion(ctx context.Context) (*version.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the cluster for its version: %w", clusterError(ctx, err))
 	}
-	var info struct{ GitVersion string }
+	var info struct {
+		GitVersion string `json:"gitVersion"`
+	}
 	if err := json.Unmarshal(text, &info); err != nil {
 		return nil, fmt.Errorf("the version of the cluster: %w", err)
 	}
