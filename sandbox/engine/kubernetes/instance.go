@@ -24,8 +24,8 @@ const (
 	readyPatience = time.Minute
 	// acceptPatience is how long init may take to accept a job.
 	acceptPatience = 30 * time.Second
-	// requestPatience is how long a request may wait for a connection.
-	requestPatience = 4 * time.Second
+	// requestPatience is how long a request may be on its way to the porter.
+	requestPatience = 15 * time.Second
 	// endPatience is how long the cluster may take to say why a pod has ended.
 	endPatience = 5 * time.Second
 	// initRefuses is the exit code of an init that has no job.
@@ -440,31 +440,29 @@ func (c *instance) explain(ctx context.Context, end *engine.End, pod *corev1.Pod
 func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	c.mu.Lock()
 	c.sent = true
+	c.aborted = c.aborted || how == engine.Abort // what init may say while it is being killed is not awaited
 	c.mu.Unlock()
-	request := wire.RequestStop
 	switch how {
 	case engine.Stop:
+		return c.request(ctx, wire.RequestStop)
 	case engine.Kill:
-		request = wire.RequestKill
+		return c.request(ctx, wire.RequestKill)
 	case engine.Abort:
-		c.mu.Lock()
-		c.aborted = true // what init may say while it is being killed is not awaited
-		c.mu.Unlock()
-		return c.engine.removePods(ctx, c.job)
 	}
+	return c.engine.removePods(ctx, c.job)
+}
+
+// request sends a request to init, unless it has ended.
+func (c *instance) request(ctx context.Context, what byte) error {
 	c.resume(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, requestPatience, errSilent)
+	defer cancel()
 	select {
 	case <-c.receiver.Over():
 		return nil
-	case <-c.session.Over():
-		if why := c.session.Why(); why == nil || errors.Is(why, porter.ErrGone) {
-			return nil // it has ended
-		}
 	default:
 	}
-	asking, cancel := context.WithTimeout(ctx, requestPatience)
-	defer cancel()
-	if err := c.session.Request(asking, request); err != nil {
+	if err := c.session.Request(ctx, what); err != nil && !errors.Is(err, porter.ErrGone) && !c.isAborted() {
 		return fmt.Errorf("%w: asking container %s to end: %w", engine.ErrUnavailable, c.job, err)
 	}
 	return nil
@@ -502,9 +500,7 @@ func (c *instance) kill(ctx context.Context) {
 	c.mu.Lock()
 	c.sent = true
 	c.mu.Unlock()
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestPatience)
-	defer cancel()
-	if c.session.Request(asking, wire.RequestKill) != nil {
+	if c.request(context.WithoutCancel(ctx), wire.RequestKill) != nil {
 		return // the removal of the volume ends it
 	}
 	_ = c.until(context.WithoutCancel(ctx), acceptPatience, func(ctx context.Context) error {

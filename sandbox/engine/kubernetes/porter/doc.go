@@ -23,11 +23,12 @@
 //	to the porter   i  bytes for init's stdin, or of an archive
 //	                c  the end of those bytes
 //	                r  a request to init, one byte: see package wire
-//	from it         h  hello, JSON: how many bytes of "i" have arrived, on any connection
+//	from it         h  hello, JSON: how many bytes of "i" have arrived, on any connection, and how
+//	                   many requests of this controller
 //	                o  bytes of init's stdout, or of an archive;  e  of its stderr
 //	                a  how many bytes of "i" were passed on, 8 bytes
 //	                g  a gap, JSON: the kept part of a stream begins later than asked
-//	                q  a request to init that a controller has sent
+//	                q  a request to init that a controller has sent, and 1 if it was this one, 2 bytes
 //	                x  init has ended, and everything was sent
 //	                z  the end of a transfer, JSON: SHA-256 of all bytes, and the error
 //

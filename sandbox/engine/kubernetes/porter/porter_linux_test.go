@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,6 +183,54 @@ func TestAnotherController(t *testing.T) {
 	require.Equal(t, "begun\nhello\nGT\n", second.String())
 	require.Equal(t, "end\n", trouble.String())
 	require.Equal(t, "T", string(b.Asked()))
+}
+
+// TestRequestsOverBrokenConnections checks that every request arrives once and in its order, however often
+// connections break.
+func TestRequestsOverBrokenConnections(t *testing.T) {
+	p := newPod(t, nil)
+	p.program("head -c 40 <&3")
+	var out bytes.Buffer
+	most := 100
+	dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
+		most += 10 // each connection repeats the requests
+		return p.flaky(most)(ctx)
+	}
+	s := Open(t.Context(), dial, "a", time.Minute, &out, io.Discard)
+	want := strings.Repeat("TKTT", 10)
+	for i := range len(want) {
+		require.NoError(t, s.Request(t.Context(), want[i]))
+	}
+	require.NoError(t, ended(t, s))
+	require.Equal(t, want, out.String())
+	require.Equal(t, want, string(s.Asked()))
+	broken, _ := s.Broken()
+	require.True(t, broken)
+	require.NoError(t, s.Request(t.Context(), 'T'), "init has ended")
+}
+
+// TestRequestThatFails checks that a request whose caller gave up does not arrive later.
+func TestRequestThatFails(t *testing.T) {
+	p := newPod(t, nil)
+	p.program("head -c 1 <&3")
+	away := make(chan struct{})
+	dial := func(ctx context.Context) (io.ReadWriteCloser, error) {
+		select {
+		case <-away:
+			return p.dial(ctx)
+		default:
+			return nil, errors.New("the test broke it")
+		}
+	}
+	var out bytes.Buffer
+	s := Open(t.Context(), dial, "a", time.Minute, &out, io.Discard)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.Request(ctx, 'K'), ErrLost)
+	close(away)
+	require.NoError(t, s.Request(t.Context(), 'T'))
+	require.NoError(t, ended(t, s))
+	require.Equal(t, "T", out.String())
 }
 
 // TestControllerThatGoes checks that init learns of it, that what it prints meanwhile is kept, and that

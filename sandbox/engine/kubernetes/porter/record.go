@@ -37,8 +37,10 @@ type Header struct {
 	Path string `json:"path,omitempty"`
 }
 
+// hello says how many bytes for init, and how many requests of this controller, have arrived.
 type hello struct {
-	In int64 `json:"in"`
+	In       int64 `json:"in"`
+	Requests int   `json:"requests"`
 }
 
 type gap struct {

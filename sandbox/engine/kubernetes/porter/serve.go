@@ -46,8 +46,10 @@ type server struct {
 	out, err       *spool
 	opened         chan struct{} // closed when the program's container may start
 
-	// asked are the requests to end the program that controllers have sent.
-	asked []byte
+	// asked are the requests to end the program that controllers have sent, and orders those for init
+	// that were not passed on yet.
+	asked  []request
+	orders []byte
 
 	// in are the bytes for init that were not passed on yet; arrived and passed count all.
 	in              []byte
@@ -67,6 +69,12 @@ type server struct {
 
 	done     chan struct{} // closed when init cannot join any more
 	doneOnce sync.Once
+}
+
+// request is one request of a controller.
+type request struct {
+	what   byte
+	client string
 }
 
 // attachment is one connection of a controller to the streams.
@@ -103,6 +111,7 @@ func Serve(ctx context.Context, config Config, terminate <-chan struct{}) error 
 	defer func() { _ = socket.Close() }()
 	go s.join(line)
 	go s.pass()
+	go s.order()
 	go func() {
 		for {
 			conn, err := socket.Accept()
@@ -165,11 +174,13 @@ const idleEnd = 2 * time.Second
 func (s *server) sayGone() (idle bool) {
 	s.mu.Lock()
 	ended := s.out.closed && s.err.closed
+	if !ended {
+		s.request('G') // RequestGone of package wire
+	}
 	s.mu.Unlock()
 	if ended {
 		return false
 	}
-	s.request('G') // RequestGone of package wire
 	for began := time.Now(); time.Since(began) < idleEnd && !ended; time.Sleep(20 * time.Millisecond) {
 		s.mu.Lock()
 		ended = s.out.closed && s.err.closed && len(s.attached) == 0
@@ -194,10 +205,27 @@ func (s *server) join(line *net.UnixListener) {
 	go s.err.fill(err)
 }
 
-// request sends a request to init. A pipe without a reader is that of an init that has ended.
+// request makes the porter send a request to init. The lock is held.
 func (s *server) request(what byte) {
+	s.orders = append(s.orders, what)
+	s.news.Broadcast()
+}
+
+// order passes the requests on, in their order.
+func (s *server) order() {
 	<-s.joined
-	_, _ = s.control.Write([]byte{what})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for len(s.orders) == 0 {
+			s.news.Wait()
+		}
+		orders := s.orders
+		s.orders = nil
+		s.mu.Unlock()
+		_, _ = s.control.Write(orders) // a pipe without a reader is that of an init that has ended
+		s.mu.Lock()
+	}
 }
 
 // pass passes the bytes for init on.
@@ -282,36 +310,34 @@ func (s *server) serveInit(conn net.Conn, from *bufio.Reader, head Header) {
 		}
 	}
 	s.attached[a] = true
-	another := s.isAnother()
+	if s.isAnother() {
+		s.request('G') // the one that started the program does not come back
+	}
 	s.out.taken, s.err.taken = max(s.out.taken, min(head.Out, s.out.end)), max(s.err.taken, min(head.Err, s.err.end))
 	s.out.attached, s.err.attached = true, true
-	arrived := s.arrived
+	greeting := hello{In: s.arrived, Requests: s.requestsOf(a.client)}
 	s.news.Broadcast()
 	s.mu.Unlock()
-	if another {
-		go s.request('G') // the one that started the program does not come back
-	}
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		defer func() { _ = conn.Close() }()
-		if writeJSON(conn, 'h', hello{In: arrived}) == nil {
+		if writeJSON(conn, 'h', greeting) == nil {
 			s.send(conn, a, head)
 		}
 	}()
-	s.receive(from)
+	s.receive(from, a)
 	s.mu.Lock()
 	a.ended = true
 	if delete(s.attached, a); len(s.attached) == 0 {
 		s.absent, s.gone = time.Now(), false
 		s.out.attached, s.err.attached = false, false
 	}
-	another = s.isAnother()
+	if s.isAnother() {
+		s.request('G')
+	}
 	s.news.Broadcast()
 	s.mu.Unlock()
-	if another {
-		go s.request('G')
-	}
 	_ = conn.Close()
 	<-sent
 }
@@ -333,8 +359,19 @@ func (s *server) isAnother() bool {
 	return other != "" && before != ""
 }
 
-// receive handles what a controller sends until its connection ends.
-func (s *server) receive(from *bufio.Reader) {
+// requestsOf counts the requests of one controller. The lock is held.
+func (s *server) requestsOf(client string) (n int) {
+	for _, each := range s.asked {
+		if each.client == client {
+			n++
+		}
+	}
+	return n
+}
+
+// receive handles what a controller sends until its connection ends, or another one replaces it: what
+// was not counted in the hello of that one counts for nothing, because it comes again.
+func (s *server) receive(from *bufio.Reader, a *attachment) {
 	buffer := make([]byte, maxRecord)
 	for {
 		kind, payload, err := readRecord(from, buffer)
@@ -342,6 +379,10 @@ func (s *server) receive(from *bufio.Reader) {
 			return
 		}
 		s.mu.Lock()
+		if a.ended {
+			s.mu.Unlock()
+			return
+		}
 		switch kind {
 		case 'i':
 			if len(s.in)+len(payload) > 2*window || s.endIn {
@@ -354,8 +395,8 @@ func (s *server) receive(from *bufio.Reader) {
 			s.endIn = true
 		case 'r':
 			if len(payload) == 1 && len(s.asked) < maxRecord {
-				s.asked = append(s.asked, payload[0])
-				go s.request(payload[0])
+				s.asked = append(s.asked, request{payload[0], a.client})
+				s.request(payload[0])
 			}
 		}
 		s.news.Broadcast()
@@ -374,7 +415,7 @@ func (s *server) send(conn net.Conn, a *attachment, head Header) {
 		if a.ended {
 			return
 		}
-		kind, payload, failed := s.next(&out, &err, &acknowledged, &asked, buffer)
+		kind, payload, failed := s.next(a.client, &out, &err, &acknowledged, &asked, buffer)
 		if failed {
 			return
 		}
@@ -394,10 +435,15 @@ func (s *server) send(conn net.Conn, a *attachment, head Header) {
 }
 
 // next is the next record for a controller; kind 0 means that there is none yet. The lock is held.
-func (s *server) next(out, err, acknowledged *int64, asked *int, buffer []byte) (kind byte, payload []byte, failed bool) {
+func (s *server) next(client string, out, err, acknowledged *int64, asked *int, buffer []byte) (kind byte, payload []byte, failed bool) {
 	if *asked < len(s.asked) { // before the report, which may be due to it
 		*asked++
-		return 'q', s.asked[*asked-1 : *asked], false
+		each := s.asked[*asked-1]
+		own := byte(0)
+		if each.client == client {
+			own = 1
+		}
+		return 'q', []byte{each.what, own}, false
 	}
 	for _, each := range []struct {
 		from *spool

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -83,11 +84,11 @@ type Session struct {
 	kept         []byte
 	base, passed int64
 	endIn        bool
-	requests     []byte
+	// requests are those of this session; the first acknowledged ones have arrived.
+	requests     []*order
+	acknowledged int
 	// conn is the connection in use; nil between two.
 	conn io.Closer
-	// greeted says that the porter has answered on it.
-	greeted bool
 	// connected says that a porter has answered once; lost counts connections that broke.
 	connected bool
 	lost      int
@@ -97,6 +98,12 @@ type Session struct {
 	asked []byte
 	over  chan struct{} // closed when the loop has ended, for why
 	why   error
+}
+
+// order is a request of a session. One that was withdrawn is not sent again.
+type order struct {
+	what      byte
+	withdrawn bool
 }
 
 type stream struct {
@@ -124,12 +131,19 @@ func (s *Session) Resume(ctx context.Context) {
 		err := s.loop(ctx)
 		cancel()
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.why = err
-		s.mu.Unlock()
 		close(over)
 		s.news.Broadcast()
 	}()
-	context.AfterFunc(ctx, s.news.Broadcast)
+	context.AfterFunc(ctx, s.wake)
+}
+
+// wake makes those who wait look at their contexts. With the lock none can miss it.
+func (s *Session) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.news.Broadcast()
 }
 
 // Over is closed when the session has ended, until it is resumed; [Session.Why] says why.
@@ -205,20 +219,31 @@ func (s *Session) CloseIn() {
 	s.news.Broadcast()
 }
 
-// Request sends a request to init, past everything that was written. It waits for a connection until
-// ctx ends; one that breaks may lose the request.
+// Request sends a request to init, past everything that was written, and returns when the porter has
+// it: once, over any number of connections. It returns nil as well if init has ended. Any other end of
+// the session, or of ctx, is an error, after which the request may have arrived, but is not sent again.
 func (s *Session) Request(ctx context.Context, what byte) error {
-	defer context.AfterFunc(ctx, s.news.Broadcast)()
+	defer context.AfterFunc(ctx, s.wake)()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.greeted {
-		if ctx.Err() != nil || s.stopped {
-			return ErrLost
-		}
-		s.news.Wait()
-	}
-	s.requests = append(s.requests, what)
+	mine := &order{what: what}
+	s.requests = append(s.requests, mine)
 	s.news.Broadcast()
+	for !slices.Contains(s.requests[:s.acknowledged], mine) {
+		select {
+		case <-s.over:
+			mine.withdrawn = true
+			if s.why == nil {
+				return nil
+			}
+			return fmt.Errorf("%w: %w", ErrLost, s.why)
+		case <-ctx.Done():
+			mine.withdrawn = true
+			return fmt.Errorf("%w: %w", ErrLost, context.Cause(ctx))
+		default:
+			s.news.Wait()
+		}
+	}
 	return nil
 }
 
@@ -232,8 +257,6 @@ func (s *Session) isStopped() bool {
 func (s *Session) loop(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
 	go func() { // a call to dial ends when the session is cut
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -296,24 +319,20 @@ func (s *Session) talk(conn io.ReadWriteCloser) (greeted bool, err error) {
 		err = json.Unmarshal(payload, &greeting)
 	}
 	if err == nil {
-		err = s.arrived(greeting.In)
+		err = s.arrived(greeting)
 	}
 	if err != nil {
 		return false, err
 	}
-	s.mu.Lock()
-	s.greeted = true
-	s.mu.Unlock()
-	s.news.Broadcast()
 	sending := make(chan struct{})
 	ended := false
 	go func() {
 		defer close(sending)
-		s.send(conn, greeting.In, &ended)
+		s.send(conn, greeting, &ended)
 	}()
 	err = s.receive(from, buffer)
 	s.mu.Lock()
-	ended, s.conn, s.greeted, s.requests = true, nil, false, nil
+	ended, s.conn = true, nil
 	s.mu.Unlock()
 	_ = conn.Close()
 	s.news.Broadcast()
@@ -321,24 +340,29 @@ func (s *Session) talk(conn io.ReadWriteCloser) (greeted bool, err error) {
 	return true, err
 }
 
-// arrived forgets the bytes that the porter has.
-func (s *Session) arrived(in int64) error {
+// arrived forgets the bytes that the porter has, and the requests that do not arrive any more.
+func (s *Session) arrived(greeting hello) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	in := greeting.In
 	if !s.connected { // nothing was sent before the first hello: these are of an earlier controller
 		s.connected, s.base, s.passed = true, in, in
 	}
 	if in < s.base || in > s.base+int64(len(s.kept)) {
 		return fmt.Errorf("%w: it has %d bytes of those from %d to %d", errRecord, in, s.base, s.base+int64(len(s.kept)))
 	}
+	if greeting.Requests < s.acknowledged || greeting.Requests > len(s.requests) {
+		return fmt.Errorf("%w: it has %d of %d requests", errRecord, greeting.Requests, len(s.requests))
+	}
 	s.kept = s.kept[in-s.base:]
-	s.base = in
+	s.base, s.acknowledged = in, greeting.Requests
+	s.news.Broadcast()
 	return nil
 }
 
 // send sends what there is until the connection has ended.
-func (s *Session) send(conn io.Writer, sent int64, ended *bool) {
-	closed := false
+func (s *Session) send(conn io.Writer, greeting hello, ended *bool) {
+	closed, sent, asked := false, greeting.In, greeting.Requests
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !*ended {
@@ -346,8 +370,11 @@ func (s *Session) send(conn io.Writer, sent int64, ended *bool) {
 		var kind byte
 		var payload []byte
 		switch {
-		case len(s.requests) > 0:
-			kind, payload = 'r', s.requests[:1]
+		case asked < len(s.requests) && s.requests[asked].withdrawn:
+			s.requests = slices.Delete(s.requests, asked, asked+1)
+			continue
+		case asked < len(s.requests):
+			kind, payload = 'r', []byte{s.requests[asked].what}
 		case len(pending) > 0:
 			kind, payload = 'i', append([]byte(nil), pending[:min(len(pending), maxRecord)]...)
 		case s.endIn && !closed:
@@ -364,7 +391,7 @@ func (s *Session) send(conn io.Writer, sent int64, ended *bool) {
 		}
 		switch kind {
 		case 'r':
-			s.requests = s.requests[1:]
+			asked++
 		case 'i':
 			sent += int64(len(payload))
 		case 'c':
@@ -375,7 +402,7 @@ func (s *Session) send(conn io.Writer, sent int64, ended *bool) {
 
 // receive handles the records of the porter. Nil means that init has ended.
 func (s *Session) receive(from *bufio.Reader, buffer []byte) error {
-	for {
+	for asked, own := 0, 0; ; {
 		kind, payload, err := readRecord(from, buffer)
 		if err != nil {
 			return err
@@ -412,11 +439,17 @@ func (s *Session) receive(from *bufio.Reader, buffer []byte) error {
 			s.gaps++
 			s.mu.Unlock()
 		case 'q':
-			s.mu.Lock()
-			if len(s.asked) < maxRecord {
-				s.asked = append(s.asked, payload...)
+			if len(payload) != 2 {
+				return errRecord
 			}
+			s.mu.Lock()
+			asked, own = asked+1, own+int(payload[1])
+			if asked > len(s.asked) { // each connection repeats them
+				s.asked = append(s.asked, payload[0])
+			}
+			s.acknowledged = max(s.acknowledged, min(own, len(s.requests)))
 			s.mu.Unlock()
+			s.news.Broadcast()
 		case 'x':
 			return nil
 		default:
