@@ -310,6 +310,9 @@ func (a *run) prepare(ctx context.Context) error {
 	// Until it is prepared, a container with this name belongs to another run.
 	a.nameTaken = !a.waited
 	sources, err := a.stage.Send(ctx, a.labels(deadline))
+	if errors.Is(err, engine.ErrNotPlaced) { // the files go to the container of the run
+		return errors.Join(err, a.openOutput())
+	}
 	if err != nil {
 		return err
 	}
@@ -318,7 +321,7 @@ func (a *run) prepare(ctx context.Context) error {
 	go func() { ready <- a.stage.Ready(context.WithoutCancel(ctx)) }()
 	err = a.prepareContainer(ctx, sources)
 	monitorErr := <-ready
-	a.unmonitored = monitorErr != nil
+	a.unmonitored = monitorErr != nil && !errors.Is(monitorErr, engine.ErrNotPlaced)
 	return errors.Join(err, monitorErr)
 }
 

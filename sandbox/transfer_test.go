@@ -167,6 +167,34 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestCopyToAContainerThatIsRefused: where the files go to the container of the run itself, a start that
+// fails shows while they are sent. It is on record like any other.
+func TestCopyToAContainerThatIsRefused(t *testing.T) {
+	refused := fmt.Errorf("%w: %w: no room", engine.ErrNotStarted, engine.ErrNotPlaced)
+	for name, change := range map[string]func(f *enginetest.Fake){
+		"at once":                func(f *enginetest.Fake) { f.CreateErr = refused },
+		"while files are sent":   func(f *enginetest.Fake) { f.FillErr, f.MonitorErr = refused, refused },
+		"with its monitor alone": func(f *enginetest.Fake) { f.MonitorErr = refused },
+		"when it is prepared":    func(f *enginetest.Fake) { f.Fail.Prepare = refused },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := enginetest.NewFake(nil)
+			r := newFakeRunner(t, fake)
+			change(fake)
+			res, err := r.Run(t.Context(), copied(t))
+			require.ErrorIs(t, err, engine.ErrNotPlaced)
+			require.NotContains(t, err.Error(), "disk")
+			require.Equal(t, result.StatusStartFailed, res.Status)
+			require.Equal(t, result.FaultEnvironment, res.Fault)
+			require.Contains(t, res.Explanation, "no room")
+			require.Empty(t, fake.Left())
+			record, err := r.Store().Get("r1")
+			require.NoError(t, err)
+			require.Equal(t, result.StatusStartFailed, record.Result.Status)
+		})
+	}
+}
+
 // TestCopyNamesWhatItLeavesOut: the list in the result is bounded, and says so.
 func TestCopyNamesWhatItLeavesOut(t *testing.T) {
 	r := newFakeRunner(t, enginetest.NewFake(nil))

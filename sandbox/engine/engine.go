@@ -425,6 +425,9 @@ var (
 	// ErrNotStarted means that the engine created a container and could not start it. The
 	// container has been removed.
 	ErrNotStarted = errors.New("the engine could not start the container")
+	// ErrNotPlaced means that no machine of the engine takes the container of a run: there is no room,
+	// it cannot have the image, or the engine refuses the container. It comes with [ErrNotStarted].
+	ErrNotPlaced = errors.New("the engine does not take the container")
 	// ErrProtocol means that the process that answers in the container is not evalbox's
 	// init.
 	ErrProtocol = errors.New("the container's init did not answer as it should")

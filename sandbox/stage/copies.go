@@ -301,7 +301,7 @@ func (c *copies) ready(ctx context.Context) error {
 
 // monitorError says why the volume cannot be monitored, or must not be filled.
 func (c *copies) monitorError(err error) error {
-	noShell := errors.Is(err, engine.ErrNotStarted)
+	noShell := errors.Is(err, engine.ErrNotStarted) && !errors.Is(err, engine.ErrNotPlaced)
 	if errors.Is(err, engine.ErrUnavailable) || errors.Is(err, record.ErrNoSpace) || c.monitor.talk == nil && !noShell {
 		return err
 	}

@@ -78,7 +78,8 @@ func complaintOf(pod *corev1.Pod) string {
 	return fmt.Sprintf("; its container ended with exit code %d: %s %.200s", status.ExitCode, status.Reason, status.Message)
 }
 
-// A StartError says why the cluster does not start a pod. It is an [engine.ErrNotStarted].
+// A StartError says why the cluster does not start a pod. It is an [engine.ErrNotStarted] and an
+// [engine.ErrNotPlaced].
 type StartError struct {
 	// Reason is the cluster's, such as Unschedulable or ErrImagePull, and Message its text.
 	Reason, Message string
@@ -89,7 +90,7 @@ func (e *StartError) Error() string {
 	return fmt.Sprintf("%v: %s: %.500s", engine.ErrNotStarted, e.Reason, e.Message)
 }
 
-func (e *StartError) Unwrap() error { return engine.ErrNotStarted }
+func (e *StartError) Unwrap() []error { return []error{engine.ErrNotStarted, engine.ErrNotPlaced} }
 
 // Hint says what to try.
 func (e *StartError) Hint() string { return e.hint }

@@ -392,6 +392,48 @@ func TestStartRefused(t *testing.T) {
 	}
 }
 
+// TestStartFailsOnRecord runs through a Runner what the cluster does not start: the record has the reason,
+// the error has a hint, and nothing is left in the cluster.
+func TestStartFailsOnRecord(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(l *lab, req *sandbox.Request)
+		reason string
+		hint   string
+	}{
+		"no room": {func(l *lab, _ *sandbox.Request) {
+			l.config.NodeSelector, l.config.ScheduleTimeout = map[string]string{"no": "node"}, time.Second
+		}, "Unschedulable", "kubectl describe nodes"},
+		"no image":   {func(l *lab, _ *sandbox.Request) { l.config.Programs = unknown }, "Image", "kubernetes.programs"},
+		"no runtime": {func(_ *lab, req *sandbox.Request) { req.Runtime = "nothing" }, "RuntimeClass", "kubectl get runtimeclass"},
+		"refused": {func(l *lab, _ *sandbox.Request) {
+			l.deny(admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}})
+		}, "no evalbox here", "kubectl describe job"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, nil)
+			req := sandbox.Request{Image: os.Getenv("EVALBOX_KUBERNETES_IMAGE"), Final: filepath.Join(t.TempDir(), "final"), Command: []string{"true"},
+				Limits: policy.Limits{CPUs: 0.5, Memory: 128 * policy.MiB, Timeout: endOf}}
+			test.change(l, &req)
+			r, err := sandbox.New(sandbox.WithEngine(l.connect()), sandbox.WithStateDir(t.TempDir()))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, r.Close()) })
+			res, err := r.Run(t.Context(), req)
+			var trouble *kubernetes.StartError
+			require.ErrorAs(t, err, &trouble)
+			require.Contains(t, trouble.Hint(), test.hint)
+			require.NotContains(t, err.Error(), "watch the disk")
+			require.Equal(t, result.StatusStartFailed, res.Status)
+			require.Equal(t, result.FaultEnvironment, res.Fault)
+			require.Contains(t, res.Explanation, test.reason)
+			require.Eventually(t, func() bool {
+				jobs, err := l.k.BatchV1().Jobs(l.namespace).List(t.Context(), metav1.ListOptions{})
+				return err == nil && len(jobs.Items) == 0
+			}, endOf, 50*time.Millisecond)
+		})
+	}
+}
+
 // TestEndWithoutFiles deletes the pod of a whole run at once: its outputs are gone, and the result says so.
 func TestEndWithoutFiles(t *testing.T) {
 	l := newLab(t, nil)

@@ -250,7 +250,11 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 			return &goneError{&StartError{Reason: "QuotaExceeded", Message: event.Message,
 				hint: "wait for other runs, ask for less, or have the ResourceQuota of the namespace raised: kubectl describe quota"}}
 		case !quota && (strings.Contains(event.Message, "forbidden") || strings.Contains(event.Message, "denied the request") || strings.Contains(event.Message, "is invalid")):
-			return &goneError{&StartError{Reason: "Refused", Message: event.Message, hint: "the cluster's admission refuses the pod; see: kubectl describe job"}}
+			hint := "the cluster's admission refuses the pod; see: kubectl describe job"
+			if strings.Contains(event.Message, "RuntimeClass") {
+				hint = "choose a runtime that the cluster has, see: kubectl get runtimeclass"
+			}
+			return &goneError{&StartError{Reason: "Refused", Message: event.Message, hint: hint}}
 		}
 	}
 	if late {
