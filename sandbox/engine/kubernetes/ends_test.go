@@ -49,6 +49,12 @@ type lab struct {
 func newLab(t *testing.T, labels map[string]string) *lab {
 	t.Helper()
 	t.Parallel()
+	return newLabAlone(t, labels)
+}
+
+// newLabAlone is newLab for a test that nothing runs beside.
+func newLabAlone(t *testing.T, labels map[string]string) *lab {
+	t.Helper()
 	l := &lab{t: t, config: config(t)}
 	loaded, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
 	require.NoError(t, err)
