@@ -68,7 +68,7 @@ var importTable = []struct {
 	{"sandbox/gpu", []string{"sandbox/spec", "internal/fsx"}},
 	{"sandbox/observe", []string{"result", "sandbox/spec", "sandbox/engine", "sandbox/record", "sandbox/outcome", "internal/fsx"}},
 	{"sandbox", []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/plan", "sandbox/hostpath", "sandbox/engine", "sandbox/engine/wire", "sandbox/record", "sandbox/outcome", "sandbox/collect", "sandbox/stream", "sandbox/tree", "sandbox/stage", "sandbox/egress", "sandbox/gpu", "sandbox/handover", "sandbox/uid", "sandbox/observe", "internal/fsx", "internal/owner", "internal/atend", "internal/text"}},
-	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox", "sandbox/probe", "internal/fsx", "internal/text", "internal/dockerhost"}},
+	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox/engine/kubernetes", "sandbox", "sandbox/probe", "internal/fsx", "internal/text", "internal/dockerhost"}},
 	{"sandbox/probe", []string{"result", "policy", "sandbox/spec", "sandbox", "internal/fsx", "internal/treehash"}},
 	{"harness/trial", []string{"policy", "internal/fsx", "internal/text", "internal/atend"}},
 	{"harness/evaluate", append(slices.Clone(belowHarness), "configs")},

@@ -116,12 +116,15 @@ func (a *run) leaseGPUs(ctx context.Context) error {
 		return nil
 	}
 	order := gpu.Order{
-		Want: wanted(*asked), Inventory: inv, Wait: a.request.GPUWait, Waiting: a.hooks.Waiting,
+		Want: wanted(*asked), Inventory: inv, Wait: a.request.GPUWait,
 		Holder: gpu.Holder{RunID: a.spec.Job.RunID, Name: a.spec.Job.Name, Engine: a.info.ID,
 			LimitSeconds: (a.limit() + deadlineSlack).Seconds()},
 		StillUsed: func(ctx context.Context, dead gpu.Holder, since time.Time) string {
 			return a.runner.stillUses(ctx, a.info, dead, since)
 		},
+	}
+	if say := a.hooks.Waiting; say != nil {
+		order.Waiting = func(why string) { say("GPUs: " + why) }
 	}
 	if inv.Probed {
 		order.Look = func(ctx context.Context) (gpu.Inventory, error) { return gpuInventory(ctx, asked.Driver, a.info) }

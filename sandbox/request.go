@@ -51,8 +51,9 @@ func (o IO) apply(all *runOptions) { all.io = o }
 
 // Hooks connect a run with its caller. Every field may be nil.
 type Hooks struct {
-	// Waiting is called with the reason of a wait, before the wait and whenever the
-	// reason changes.
+	// Waiting is called with the reason of a wait, for GPUs or for the engine, before the wait and
+	// whenever the reason changes. The reason follows "waiting for", and begins with what is
+	// awaited, such as "GPUs: " or "a node: ". It must not block.
 	Waiting func(why string)
 	// Started is called right before the program starts. A run that is canceled earlier
 	// never calls it.

@@ -307,6 +307,9 @@ func (a *run) prepare(ctx context.Context) error {
 		return err
 	}
 	a.at("journaled")
+	if waits, ok := a.runner.engine.(engine.Waits); ok && a.hooks.Waiting != nil {
+		defer waits.OnWait(a.spec.Job.ContainerName(), a.hooks.Waiting)()
+	}
 	// Until it is prepared, a container with this name belongs to another run.
 	a.nameTaken = !a.waited
 	sources, err := a.stage.Send(ctx, a.labels(deadline))

@@ -114,7 +114,7 @@ func TestRunWithGPUs(t *testing.T) {
 	go func() {
 		lines := bufio.NewScanner(errsR)
 		for lines.Scan() {
-			if strings.HasPrefix(lines.Text(), "sandbox: waiting for GPUs, up to 5m0s: GPU 2 is held by run other") {
+			if strings.HasPrefix(lines.Text(), "sandbox: waiting up to 5m0s for GPUs: GPU 2 is held by run other") {
 				_ = held.Release(context.Background()) // the run would never end
 			}
 		}

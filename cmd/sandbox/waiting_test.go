@@ -57,7 +57,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	}()
 	require.Equal(t, cli.ExitInterrupted, Run(ctx, args, cli.Streams{Out: io.Discard, Err: errsW}))
 	require.NoError(t, errsW.Close())
-	require.Contains(t, <-lines, "sandbox: waiting for GPUs, up to 5m0s: GPU 2 is held by run holder")
+	require.Contains(t, <-lines, "sandbox: waiting up to 5m0s for GPUs: GPU 2 is held by run holder")
 	require.Equal(t, "sandbox: interrupted (Ctrl-C)", <-lines)
 	require.Empty(t, <-lines)
 	require.NoError(t, more.Close())

@@ -166,7 +166,7 @@ func clusterKeys(c *kubernetes.Config, images *map[string]string) []key {
 		{name: "seccomp", set: to(&c.Seccomp, readText)},
 		{name: "cpu_share", set: to(&c.CPUShare, readNumber)},
 		{name: "allow_open_network", set: to(&c.AllowOpenNetwork, readBool)},
-		{name: "schedule_timeout", set: to(&c.ScheduleTimeout, readTime)},
+		{name: "schedule_timeout", flag: "schedule-timeout", kind: "duration", help: "how long a pod of a cluster may wait to start", set: to(&c.ScheduleTimeout, readTime)},
 	}
 }
 

@@ -231,6 +231,12 @@ func decide(layers *viper.Viper) (Settings, error) {
 	if s.EngineKind == Kubernetes {
 		errs = append(errs, s.noDocker(found["engine"], "context", found["context"]), s.noDocker(found["engine"], "host", found["host"]))
 	}
+	const wait = "kubernetes.schedule_timeout"
+	if v := found[wait]; s.EngineKind != Kubernetes && v.from == fromFlag {
+		e := v.problem(errors.New("is for pods, and the engine is docker"))
+		e.Usage, e.Advice = false, "leave it out, or choose a cluster with --engine kubernetes; for GPUs of Docker there is --gpu-wait"
+		errs = append(errs, e)
+	}
 	return s, errors.Join(errs...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -15,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -36,17 +38,20 @@ type Finding struct {
 	// Seen is the observation. Advice suggests a fix; it may be empty.
 	Seen   string `json:"seen"`
 	Advice string `json:"fix"`
+	// Manifest is YAML for kubectl apply that belongs to the advice; empty for none.
+	Manifest string `json:"manifest,omitempty"`
 	// Err is the reason that a check could not be done. It may have a method Hint() string.
 	Err error `json:"-"`
 }
 
 // A Machine is the subject of an examination.
 type Machine struct {
-	// Address selects the engine.
+	// Address selects the Docker engine. Cluster, unless it is nil, selects a cluster instead.
 	Address docker.Address
+	Cluster *kubernetes.Config
 	// StateDir is the directory of records.
 	StateDir string
-	// Runner is nil if there is no engine at the address.
+	// Runner is nil if there is no engine at the address, or no cluster.
 	Runner *sandbox.Runner
 	// Request has the image, the runtime and the transfer of a run that names none.
 	Request sandbox.Request
@@ -62,10 +67,10 @@ type Machine struct {
 // Examine does all checks. The later ones need the results of the earlier ones: where one
 // is missing, they are left out. The error is the cause of a context that has ended.
 func Examine(ctx context.Context, m Machine) ([]Finding, error) {
-	findings := []Finding{checkAddress(dockerhost.Find(m.Address))}
+	findings := m.checkWay(ctx)
 	state := checkState(m.StateDir)
-	if m.Runner == nil {
-		return append(findings, state), nil
+	if m.Runner == nil || m.Cluster != nil && slices.ContainsFunc(findings, isFailed) {
+		return append(findings, state), context.Cause(ctx)
 	}
 	info, err := m.Runner.Info(ctx)
 	if err != nil {
@@ -74,8 +79,14 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 		}
 		return append(findings, state, failed("engine", err)), nil
 	}
-	findings = append(findings, checkEngine(info)...)
-	findings = append(findings, state, checkDisk(m.StateDir, info), checkDiskLimit(m.Runner.DiskBounds()), checkLeftovers(ctx, m.Runner))
+	if m.Cluster == nil {
+		findings = append(findings, checkEngine(info)...)
+	}
+	findings = append(findings, state, checkDisk(m.StateDir, info))
+	if m.Cluster == nil {
+		findings = append(findings, checkDiskLimit(m.Runner.DiskBounds()))
+	}
+	findings = append(findings, checkLeftovers(ctx, m.Runner))
 	driver := ""
 	if m.GPU {
 		var seen []Finding
@@ -99,6 +110,16 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 	}
 	return findings, context.Cause(ctx)
 }
+
+// checkWay looks at the way to the engine, and, if it is a cluster, at the cluster.
+func (m Machine) checkWay(ctx context.Context) []Finding {
+	if m.Cluster != nil {
+		return m.checkCluster(ctx)
+	}
+	return []Finding{checkAddress(dockerhost.Find(m.Address))}
+}
+
+func isFailed(f Finding) bool { return f.Verdict == Fail }
 
 // failed is the finding of a check that could not be done.
 func failed(check string, err error) Finding {
@@ -147,7 +168,10 @@ func checkDisk(stateDir string, info engine.Info) Finding {
 			f.Seen += ", " + text
 		}
 		if free < int64(scarce) {
-			f.Verdict, f.Advice = Warn, "delete old records with: sandbox rm; and unused images with: docker image prune"
+			f.Verdict, f.Advice = Warn, "delete old records with: sandbox rm"
+			if info.RootDir != "" {
+				f.Advice += "; and unused images with: docker image prune"
+			}
 		}
 	}
 	return f

@@ -185,7 +185,9 @@ func (m Machine) checkImage(ctx context.Context) (Finding, spec.Spec) {
 	locked := "locked"
 	if !image.Locked {
 		f.Verdict, locked = Info, "not locked"
-		f.Advice = "to have runs refuse any other: sandbox image lock " + image.Reference
+		if m.Cluster == nil { // a lock holds images of a Docker engine
+			f.Advice = "to have runs refuse any other: sandbox image lock " + image.Reference
+		}
 	}
 	f.Seen = fmt.Sprintf("%s %s (%s), %s; the catalog names %s", image.Reference, image.ID, image.Platform, locked, strings.Join(m.Images, ", "))
 	return f, plan

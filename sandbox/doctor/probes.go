@@ -16,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // insideProbe is a program that examines its container and prints its findings as JSON.
@@ -76,6 +77,9 @@ func (t trial) run(ctx context.Context, m Machine) []Finding {
 	req := m.program(t.program)
 	req.Name = "doctor"
 	req.Limits = t.limits
+	if m.Cluster != nil {
+		req.Limits.PIDs = 0 // a run that asks for this limit is refused
+	}
 	req.Limits.Timeout = cmp.Or(t.limits.Timeout, 20*time.Second)
 	req.Limits.Memory = cmp.Or(t.limits.Memory, 256*policy.MiB)
 	res, err := m.Runner.Run(ctx, req)
@@ -152,9 +156,14 @@ func judgeInside(res *result.Result) []Finding {
 	judge("root file system", facts.RootReadOnly, "is read-only", "is writable")
 	judge("input", facts.InputReadOnly, "is read-only", "is writable")
 	judge("final", facts.FinalWritable, "is writable", "is not writable for the program's user")
-	judge("network", !facts.Reachable && len(facts.Interfaces) == 0, "none: no interface, no route",
-		"is there: interfaces %s, route %t", strings.Join(facts.Interfaces, " "), facts.Reachable)
-	judge("process limit", facts.Forks > 0 && facts.Forks < probePIDs, fmt.Sprintf("stops at %d of %d", facts.Forks, probePIDs),
-		"%d processes of %d could be started", facts.Forks, probePIDs)
+	unenforced := res.Enforced.Unenforced
+	if !slices.Contains(unenforced, spec.LimitInterfaces) && !slices.Contains(unenforced, spec.LimitNetwork) {
+		judge("network", !facts.Reachable && len(facts.Interfaces) == 0, "none: no interface, no route",
+			"is there: interfaces %s, route %t", strings.Join(facts.Interfaces, " "), facts.Reachable)
+	}
+	if !slices.Contains(unenforced, spec.LimitPIDs) {
+		judge("process limit", facts.Forks > 0 && facts.Forks < probePIDs, fmt.Sprintf("stops at %d of %d", facts.Forks, probePIDs),
+			"%d processes of %d could be started", facts.Forks, probePIDs)
+	}
 	return findings
 }

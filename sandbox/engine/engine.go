@@ -394,6 +394,12 @@ type (
 		// process, obtained while the identity was the same.
 		Recall(info Info)
 	}
+	// Waits is an engine whose containers may wait, for example for a machine, before they start.
+	Waits interface {
+		// OnWait has say called with the reason whenever the container of a name waits, once for
+		// each reason, until stop is called. The reason follows "waiting for". say must not block.
+		OnWait(name string, say func(why string)) (stop func())
+	}
 	// Local is a container whose init may be visible as a process of this machine. PID is
 	// 0 if it is not.
 	Local interface {

@@ -50,7 +50,7 @@ type Session struct {
 }
 
 // Begin opens the runner that the settings describe, with further options, and connects its
-// programs with the caller: the output, the waits for GPUs, and the signals. The caller closes the
+// programs with the caller: the output, the waits for GPUs and for the engine, and the signals. The caller closes the
 // session.
 func (a *App) Begin(ctx context.Context, s settings.Settings, view View, more ...sandbox.Option) (*Session, error) {
 	runner, err := s.Runner(a.Logger(), more...)
@@ -265,9 +265,13 @@ type waiting struct {
 
 // waits says on stderr why a run waits, also with --json.
 func (a *App) waits(s settings.Settings) *waiting {
+	limit := s.GPUWait
+	if s.EngineKind == settings.Kubernetes { // its scheduler hands GPUs out
+		limit = s.Kubernetes.ScheduleTimeout
+	}
 	return &waiting{show: func(why string) {
 		if !s.Quiet {
-			fmt.Fprintf(a.Err, "sandbox: waiting for GPUs, up to %v: %s\n", s.GPUWait, terminal.Line(why))
+			fmt.Fprintf(a.Err, "sandbox: waiting up to %v for %s\n", limit, terminal.Line(why))
 		}
 	}}
 }

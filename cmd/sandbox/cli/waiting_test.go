@@ -53,5 +53,5 @@ func TestQuietWaiting(t *testing.T) {
 	a.waits(settings.Settings{Quiet: true}).say("x")
 	require.Empty(t, errs.String())
 	a.waits(settings.Settings{GPUWait: time.Hour}).say("x")
-	require.Equal(t, "sandbox: waiting for GPUs, up to 1h0m0s: x\n", errs.String())
+	require.Equal(t, "sandbox: waiting up to 1h0m0s for x\n", errs.String())
 }

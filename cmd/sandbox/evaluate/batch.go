@@ -232,7 +232,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	var p progress
 	opts.Request.GPUWait = cli.GPUWait(s, f.parallel, s.Timeout())
 	if f.parallel > 1 { // one at a time waits as a single run does
-		opts.Hooks.Waiting = func(why string) { p.Once("runs wait for each other's GPUs: " + why) }
+		opts.Hooks.Waiting = func(why string) { p.Once("runs wait for " + why) }
 	}
 	h, err := evaluate.New(x.Box, opts)
 	if err != nil {

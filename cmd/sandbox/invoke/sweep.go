@@ -178,7 +178,7 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 		return err
 	}
 	var progress cli.Progress
-	o.Hooks.Waiting = func(why string) { progress.Once("runs wait for GPUs: " + why) }
+	o.Hooks.Waiting = func(why string) { progress.Once("runs wait for " + why) }
 	tool, err := invoke.New(x.Box, o)
 	if err != nil {
 		return err

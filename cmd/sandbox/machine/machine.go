@@ -28,6 +28,10 @@ func NewDoctor(a *cli.App) *cobra.Command {
 		Long: `Check the engine, its parts, the state directory and the image, and then run small programs
 in the sandbox that try to break each limit. The exit code is 1 if a check failed.
 
+With --engine kubernetes, it checks the cluster instead of the engine's parts: its version, the
+permissions, Pod Security admission, NetworkPolicies, runtime classes, GPUs, quota and queue. If
+permissions are missing, it prints the Role that has them all, for kubectl apply.
+
 With --deep, more than 150 hostile and honest programs run as well, each with an exact expectation.
 That takes a minute or two.
 
@@ -79,7 +83,10 @@ type doctorReport struct {
 // there is one.
 func machine(a *cli.App, s settings.Settings) (m doctor.Machine, err error) {
 	m.Address = s.Engine
-	if _, notFound := dockerhost.Find(s.Engine); notFound != nil {
+	if s.EngineKind == settings.Kubernetes {
+		m.Cluster = &s.Kubernetes
+	}
+	if findEngine(a, s) != nil {
 		store, err := s.Store()
 		if err != nil {
 			return m, err
@@ -99,6 +106,19 @@ func machine(a *cli.App, s settings.Settings) (m doctor.Machine, err error) {
 	return m, nil
 }
 
+// findEngine says why the settings name no engine. One that they name need not answer.
+func findEngine(a *cli.App, s settings.Settings) error {
+	if s.EngineKind != settings.Kubernetes {
+		_, err := dockerhost.Find(s.Engine)
+		return err
+	}
+	engine, err := s.OpenEngine(a.Logger())
+	if err != nil {
+		return err
+	}
+	return engine.Close()
+}
+
 func printFindings(a *cli.App, findings []doctor.Finding) error {
 	p := render.Palette(a.OutTerminal) && a.Palette()
 	paint := map[doctor.Verdict]func(string) string{
@@ -113,6 +133,13 @@ func printFindings(a *cli.App, findings []doctor.Finding) error {
 		}
 		if _, err := fmt.Fprint(a.Out, text); err != nil {
 			return cli.ReaderGone(err)
+		}
+	}
+	for _, f := range findings {
+		if f.Manifest != "" {
+			if err := a.Print("\n%s", f.Manifest); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -164,7 +164,7 @@ func (v *server) runJob(ctx context.Context, c *call, h trial.Harness, job trial
 	queue := trial.Queue{Log: v.log, Emit: func(e trial.Event) error {
 		switch e.Kind {
 		case trial.EventWaiting:
-			c.progress.say("waiting for GPUs: %s", e.Text)
+			c.progress.say("waiting for %s", e.Text)
 		case trial.EventStarted:
 			c.progress.say("%s", strings.TrimSpace("started "+e.Role))
 		case trial.EventEnded:

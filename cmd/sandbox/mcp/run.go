@@ -109,7 +109,7 @@ func (v *server) run(ctx context.Context, c *call, req sandbox.Request, stdin *s
 		io.Stdin = strings.NewReader(*stdin)
 	}
 	res, err := v.box.Run(ctx, req, io, sandbox.Hooks{
-		Waiting: func(why string) { c.progress.say("waiting for GPUs: %s", why) },
+		Waiting: func(why string) { c.progress.say("waiting for %s", why) },
 		Started: func() { c.progress.say("started") },
 	})
 	if err != nil {

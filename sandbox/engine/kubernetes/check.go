@@ -13,7 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	labelselector "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -38,6 +38,9 @@ type Finding struct {
 	// Text is the observation. Advice suggests a fix; it may be empty.
 	Text, Advice string
 }
+
+// CheckPermissions is the [Finding] about [Report].Missing.
+const CheckPermissions = "permissions"
 
 // A Report is the result of all checks of a cluster.
 type Report struct {
@@ -80,7 +83,7 @@ func Check(ctx context.Context, config Config, runtimeClass string) (Report, err
 	}
 	r.add(judgePermissions(r.Missing), judgePrograms(e.config.Programs))
 	r.add(e.checkAdmission(ctx, server, runtimeClass)...)
-	r.add(e.checkPolicies(ctx), e.checkRuntimes(ctx, runtimeClass), e.checkNodes(ctx), e.checkQuota(ctx))
+	r.add(e.checkPolicies(ctx, r.Missing), e.checkRuntimes(ctx, runtimeClass), e.checkNodes(ctx), e.checkQuota(ctx))
 	if e.config.Queue != "" {
 		r.add(e.checkQueue(ctx))
 	}
@@ -124,14 +127,14 @@ func (e *adapter) missing(ctx context.Context) (missing []Permission, err error)
 
 func judgePermissions(missing []Permission) Finding {
 	if len(missing) == 0 {
-		return Finding{"permissions", Good, "the account may do all that runs need", ""}
+		return Finding{CheckPermissions, Good, "the account may do all that runs need", ""}
 	}
 	var lacks []string
 	for _, p := range missing {
 		lacks = append(lacks, strings.Join(p.Verbs, ", ")+" of "+p.Resource)
 	}
-	return Finding{"permissions", Bad, "the account lacks: " + strings.Join(lacks, "; "),
-		"have an administrator apply examples/kubernetes/role.yaml and bind it to the account"}
+	return Finding{CheckPermissions, Bad, "the account lacks: " + strings.Join(lacks, "; "),
+		"have an administrator apply the Role and bind it to the account"}
 }
 
 func judgePrograms(image string) Finding {
@@ -169,9 +172,11 @@ const (
 // checkAdmission tries a Job and its pod without creating them, and reads the profile of the namespace.
 func (e *adapter) checkAdmission(ctx context.Context, server *version.Version, runtimeClass string) []Finding {
 	namespace, err := e.api.namespaces().Get(ctx, e.config.Namespace, metav1.GetOptions{})
-	profile := hidden("pod security", "get the namespace", err)
+	var profile Finding
 	if err == nil {
 		profile = judgeProfile(namespace.Labels[enforceLabel])
+	} else {
+		profile = hidden("pod security", "get the namespace", err)
 	}
 	job, err := e.examplePlan(server, runtimeClass).job()
 	if err != nil {
@@ -210,45 +215,34 @@ func judgeTry(kind, resource string, err error) Finding {
 		"change the admission policy or the quota of the namespace, or choose another with kubernetes.namespace"}
 }
 
-// checkPolicies looks for a NetworkPolicy that denies traffic.
-func (e *adapter) checkPolicies(ctx context.Context) Finding {
+// checkPolicies looks at the NetworkPolicies as a run does. missing are the permissions that the account
+// lacks.
+func (e *adapter) checkPolicies(ctx context.Context, missing []Permission) Finding {
 	list, err := e.api.policies().List(ctx, metav1.ListOptions{Limit: listLimit})
-	if err == nil {
-		return judgePolicies(list.Items)
+	if err != nil {
+		return hidden("network policy", "list networkpolicies", err)
 	}
-	return hidden("network policy", "list networkpolicies", err)
+	creates := !slices.ContainsFunc(missing, func(p Permission) bool {
+		return p.Resource == "networkpolicies" && slices.Contains(p.Verbs, "create")
+	})
+	return judgePolicies(list.Items, creates, e.config.AllowOpenNetwork)
 }
 
-// judgePolicies says whether the pods of all runs have no network. Policies add up: one that permits
-// something undoes the denial.
-func judgePolicies(policies []networkingv1.NetworkPolicy) Finding {
+// judgePolicies says whether the policies of the namespace close the network of the pods of runs. creates
+// says that the account may create the missing one, and allowed that the configuration permits a network.
+func judgePolicies(policies []networkingv1.NetworkPolicy, creates, allowed bool) Finding {
 	const check = "network policy"
-	own := labelselector.Set{spec.LabelManaged: "true"}
-	denies := map[networkingv1.PolicyType]string{}
-	permits := map[networkingv1.PolicyType]string{}
-	for _, p := range policies {
-		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-		if err != nil || !selector.Matches(own) {
-			continue
-		}
-		for _, kind := range p.Spec.PolicyTypes {
-			denies[kind] = p.Name
-			if kind == networkingv1.PolicyTypeEgress && len(p.Spec.Egress) > 0 || kind == networkingv1.PolicyTypeIngress && len(p.Spec.Ingress) > 0 {
-				permits[kind] = p.Name
-			}
-		}
+	if creates && !slices.ContainsFunc(policies, func(p networkingv1.NetworkPolicy) bool { return p.Name == NetworkPolicyName }) {
+		policies = append(slices.Clone(policies), *NetworkPolicy(""))
 	}
-	const advice = "create a NetworkPolicy that selects the pods with the label " + spec.LabelManaged + "=true, and has policyTypes Ingress and Egress without rules"
-	for _, kind := range []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress} {
-		word := strings.ToLower(string(kind))
-		switch {
-		case denies[kind] == "":
-			return Finding{check, Doubtful, "none denies " + word + " of the pods of runs", advice}
-		case permits[kind] != "":
-			return Finding{check, Doubtful, fmt.Sprintf("%s permits some %s of the pods of runs", permits[kind], word), advice}
-		}
+	why := openBy(policies, labels.Set{spec.LabelManaged: "true"})
+	switch {
+	case why == "":
+		return Finding{check, Good, NetworkPolicyName + " denies all traffic of the pods of runs; the first run creates it if it is missing, and checks that the cluster enforces it", ""}
+	case allowed:
+		return Finding{check, Doubtful, why + "; kubernetes.allow_open_network permits the runs all the same", "set kubernetes.allow_open_network to false, unless the programs may have a network"}
 	}
-	return Finding{check, Good, "the pods of runs have no network, if the network plugin of the cluster applies policies: " + denies[networkingv1.PolicyTypeEgress], ""}
+	return Finding{check, Bad, why + ": runs whose pods have a network interface are refused", (&OpenNetworkError{}).Hint()}
 }
 
 // checkRuntimes lists the runtime classes.

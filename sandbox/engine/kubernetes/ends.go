@@ -100,7 +100,7 @@ func (e *StartError) Hint() string { return e.hint }
 func troubleOf(pod *corev1.Pod) (trouble *StartError, wait bool) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return &StartError{Reason: c.Reason, Message: c.Message, hint: "ask for less memory, fewer processors or GPUs, or wait longer with kubernetes.schedule_timeout; see: kubectl describe nodes"}, true
+			return &StartError{Reason: c.Reason, Message: c.Message, hint: "ask for less memory, fewer processors or GPUs, or wait longer with --schedule-timeout (kubernetes.schedule_timeout); see: kubectl describe nodes"}, true
 		}
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

@@ -429,8 +429,7 @@ func (c *instance) explain(ctx context.Context, end *engine.End, pod *corev1.Pod
 	if end.Loss = lossOf(pod); end.Loss != engine.NotLost || pod == nil || pod.DeletionTimestamp == nil || sent {
 		return
 	}
-	if c.engine.isOverdue(ctx, c.job) {
-		end.Loss = engine.PodDeadline
+	if end.Loss = c.engine.whyDeleted(ctx, c.job, pod); end.Loss != engine.NotLost {
 		return
 	}
 	end.Foreign = []string{"SIGTERM"}

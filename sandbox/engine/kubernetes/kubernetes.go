@@ -142,6 +142,7 @@ type adapter struct {
 	pods   *watcher
 	// network is what is known of the network of pods.
 	network network
+	waits   waits
 	log     *slog.Logger
 
 	mu sync.Mutex

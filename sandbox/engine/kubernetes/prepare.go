@@ -151,17 +151,28 @@ func (l *line) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lookPeriod is how often the events of a Job without a pod are read.
-const lookPeriod = time.Second
+// lookPeriod is after how long a Job without a pod is read for the first time. Each further look comes
+// twice as late, up to lookRarely: hundreds of Jobs may wait for a queue, and the watch shows a new pod.
+const (
+	lookPeriod = time.Second
+	lookRarely = 15 * time.Second
+)
 
 // scheduled waits until the pod of a Job has a node.
 func (e *adapter) scheduled(ctx context.Context, job string, began time.Time) (*corev1.Pod, error) {
-	tick := time.NewTicker(lookPeriod)
-	defer tick.Stop()
+	late := time.NewTimer(time.Until(began.Add(e.config.ScheduleTimeout)) + time.Millisecond)
+	defer late.Stop()
+	period := lookPeriod
+	look := time.NewTimer(period)
+	defer look.Stop()
 	for {
 		pod, gone, changed := e.pods.pod(job)
 		switch {
 		case gone:
+			if loss := e.whyDeleted(ctx, job, pod); loss == engine.Preempted {
+				return nil, &goneError{&StartError{Reason: "Preempted", Message: "the queue " + e.config.Queue + " took the place of the pod back",
+					hint: "run it again: the queue decides when; see: kubectl get workloads"}}
+			}
 			return nil, fmt.Errorf("%w: somebody deleted it", porter.ErrGone)
 		case pod != nil && pod.Spec.NodeName != "":
 			return pod, e.check(pod, began)
@@ -172,13 +183,17 @@ func (e *adapter) scheduled(ctx context.Context, job string, began time.Time) (*
 		}
 		select {
 		case <-changed:
+			continue
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-tick.C:
-			if pod == nil {
-				if err := e.whyNoPod(ctx, job, began); err != nil {
-					return nil, err
-				}
+		case <-late.C:
+		case <-look.C:
+			period = min(2*period, lookRarely)
+			look.Reset(period)
+		}
+		if pod == nil {
+			if err := e.whyNoPod(ctx, job, began); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -190,9 +205,13 @@ func (e *adapter) check(pod *corev1.Pod, began time.Time) error {
 		return nil
 	}
 	trouble, wait := troubleOf(pod)
-	if trouble != nil && (!wait || time.Since(began) > e.config.ScheduleTimeout) {
+	switch {
+	case trouble == nil:
+		return nil
+	case !wait || time.Since(began) > e.config.ScheduleTimeout:
 		return &goneError{trouble}
 	}
+	e.waits.report(pod.Labels[jobLabel], waitForPod(trouble))
 	return nil
 }
 
@@ -235,8 +254,9 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 	if now.Spec.Suspend != nil && *now.Spec.Suspend {
 		if late {
 			return &goneError{&StartError{Reason: "Suspended", Message: "the queue " + e.config.Queue + " did not admit the Job in time",
-				hint: "see: kubectl get workloads; or wait longer with kubernetes.schedule_timeout"}}
+				hint: "see: kubectl get workloads; or wait longer with --schedule-timeout"}}
 		}
+		e.waits.report(job, waitForQueue(e.config.Queue))
 		return nil
 	}
 	list, err := e.api.events().List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,reason=FailedCreate,involvedObject.name=" + job})
@@ -244,11 +264,13 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 		return nil // only the reason is missing
 	}
 	for _, event := range list.Items {
-		quota := strings.Contains(event.Message, "exceeded quota")
+		quota := strings.Contains(event.Message, exceeded)
 		switch {
 		case quota && late:
 			return &goneError{&StartError{Reason: "QuotaExceeded", Message: event.Message,
 				hint: "wait for other runs, ask for less, or have the ResourceQuota of the namespace raised: kubectl describe quota"}}
+		case quota:
+			e.waits.report(job, waitForQuota(event.Message))
 		case !quota && (strings.Contains(event.Message, "forbidden") || strings.Contains(event.Message, "denied the request") || strings.Contains(event.Message, "is invalid")):
 			hint := "the cluster's admission refuses the pod; see: kubectl describe job"
 			if strings.Contains(event.Message, "RuntimeClass") {
@@ -263,12 +285,13 @@ func (e *adapter) whyNoPod(ctx context.Context, job string, began time.Time) err
 	return nil
 }
 
-// overduePatience is how long the cluster may take to say that a Job is over its deadline, once it has
-// deleted the pod.
+// overduePatience is how long the cluster may take to say why a Job has lost its pod, once it has deleted
+// the pod.
 const overduePatience = time.Second
 
-// isOverdue reports whether the deadline of a Job ended its pod.
-func (e *adapter) isOverdue(ctx context.Context, job string) bool {
+// whyDeleted says why the cluster deleted a pod, as far as its Job shows that: its queue took the place
+// back, or its deadline is over.
+func (e *adapter) whyDeleted(ctx context.Context, job string, pod *corev1.Pod) engine.Loss {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), overduePatience)
 	defer cancel()
 	tick := time.NewTicker(overduePatience / 10)
@@ -276,17 +299,32 @@ func (e *adapter) isOverdue(ctx context.Context, job string) bool {
 	for {
 		now, err := e.api.jobs().Get(ctx, job, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err), err == nil && now.Spec.ActiveDeadlineSeconds == nil:
-			return false
+		case apierrors.IsNotFound(err):
+			return engine.NotLost
+		case err == nil && wasSuspended(now, pod):
+			return engine.Preempted
 		case err == nil && slices.ContainsFunc(now.Status.Conditions, isDeadline):
-			return true
+			return engine.PodDeadline
+		case err == nil && now.Spec.ActiveDeadlineSeconds == nil:
+			return engine.NotLost
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return false
+			return engine.NotLost
 		}
 	}
+}
+
+// wasSuspended reports whether a Job was suspended after its pod was created, which deletes the pod. It
+// may have been resumed since. It is pure.
+func wasSuspended(job *batchv1.Job, pod *corev1.Pod) bool {
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return true
+	}
+	return pod != nil && slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobSuspended && c.LastTransitionTime.After(pod.CreationTimestamp.Time)
+	})
 }
 
 // isDeadline reports whether a Job has failed, or is about to, because its time is over.
