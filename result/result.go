@@ -219,9 +219,10 @@ type Enforced struct {
 	// Ulimits are "name=soft:hard"; a missing name was inherited from the engine.
 	Ulimits []string `json:"ulimits"`
 	Mounts  []Mount  `json:"mounts"`
-	// GPUs are the device IDs that were requested from the engine.
+	// GPUs are the device IDs that were requested from the engine. On a cluster they are not known: it
+	// has the name of the resource or of the device class, once for each.
 	GPUs []string `json:"gpus"`
-	// GPUDriver is how they were requested: nvidia or cdi; empty without GPUs.
+	// GPUDriver is how they were requested: nvidia, cdi, limits or claim; empty without GPUs.
 	GPUDriver string `json:"gpu_driver"`
 	// GPUsShared says that other runs could have the same GPUs.
 	GPUsShared bool `json:"gpus_shared"`

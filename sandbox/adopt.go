@@ -308,7 +308,8 @@ func (r *Runner) tidy(ctx context.Context, found record.Record) error {
 // adoptGPUs takes the lease of the dead controller over.
 func (a *run) adoptGPUs(ctx context.Context) error {
 	gpus := a.spec.Class.GPUs
-	if !gpus.Any() {
+	a.gpus.any = gpus.Any()
+	if !a.gpus.any || gpus.Kind != "" {
 		return nil
 	}
 	inv, err := gpuInventory(ctx, gpus.Driver, a.info)

@@ -37,7 +37,7 @@ type rememberedFacts struct {
 
 // factsVersion changes with the fields of [engine.Info], so that a file of another
 // version of evalbox is not read.
-const factsVersion = "6"
+const factsVersion = "7"
 
 // factCache remembers what the engine says of itself. It is safe for concurrent use.
 type factCache struct {

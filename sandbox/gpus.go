@@ -40,6 +40,8 @@ func WithGPUDir(dir string) Option {
 
 // gpuLease is the GPUs of a run.
 type gpuLease struct {
+	// any says that the run has GPUs, also such as are not leased here.
+	any   bool
 	lease *gpu.Lease
 	// faults look for signs of a lost GPU in stdout and stderr.
 	faults [2]result.GPUFaultScanner
@@ -47,7 +49,7 @@ type gpuLease struct {
 
 // watching adds the search for lost GPUs to the observers of a stream, if the run has GPUs.
 func (g *gpuLease) watching(stream int, observers ...io.Writer) []io.Writer {
-	if g.lease == nil {
+	if !g.any {
 		return observers
 	}
 	return append(observers, &g.faults[stream])
@@ -79,9 +81,10 @@ func gpuInventory(ctx context.Context, driver string, info engine.Info) (gpu.Inv
 	return sources.Inventory()
 }
 
-// gpusFor checks that the engine's machine has the GPUs of a plan. They need not be free.
+// gpusFor checks that the engine's machine has the GPUs of a plan. They need not be free. It does not
+// know those that the engine chooses.
 func (r *Runner) gpusFor(ctx context.Context, asked spec.GPURequest, info engine.Info) (gpu.Inventory, error) {
-	if !asked.Any() {
+	if !asked.Any() || asked.Kind != "" {
 		return gpu.Inventory{}, nil
 	}
 	if err := checkGPUDir(r.gpuDir); err != nil {
@@ -112,7 +115,8 @@ func gpuError(asked spec.GPURequest, err error) error {
 func (a *run) leaseGPUs(ctx context.Context) error {
 	inv := a.inventory
 	asked := &a.spec.Class.GPUs
-	if !asked.Any() {
+	a.gpus.any = asked.Any()
+	if !a.gpus.any || asked.Kind != "" {
 		return nil
 	}
 	order := gpu.Order{
@@ -243,7 +247,7 @@ func (g *gpuLease) evidence(ctx context.Context, e outcome.Evidence) outcome.GPU
 	var f outcome.GPUEvidence
 	end := e.End
 	well := end.Reported && end.Launch == nil && end.ExitStatus() == 0 && e.Stop == outcome.StopNone
-	if g.lease == nil || e.StartError != nil || e.Stop.ByCaller() || well {
+	if !g.any || e.StartError != nil || e.Stop.ByCaller() || well {
 		return f
 	}
 	for i := range g.faults {
@@ -251,7 +255,7 @@ func (g *gpuLease) evidence(ctx context.Context, e outcome.Evidence) outcome.GPU
 			f.Output = fault
 		}
 	}
-	if g.lease.Inventory().Probed {
+	if g.lease != nil && g.lease.Inventory().Probed {
 		devices, err := gpu.Probe(ctx)
 		f.Probed, f.Lost = true, gpu.Lost(g.lease.Devices(), devices, err)
 	}
@@ -277,6 +281,11 @@ func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	}
 	if err := checkGPUDir(r.gpuDir); err != nil {
 		return GPUReport{}, err
+	}
+	if g := info.Host.GPUs; g.Kind != "" {
+		look("engine: chooses the GPUs of a run itself, by %s: %s", g.Driver, g.Kind)
+		report.Listing, err = r.gpuManager(info).List(ctx, gpu.Inventory{})
+		return report, err
 	}
 	driver, driverErr := plan.GPUDriver("", info.Host)
 	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}

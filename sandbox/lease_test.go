@@ -440,3 +440,28 @@ func TestRefusedGPUsAreQuoted(t *testing.T) {
 	err := gpuError(asked, wanted(asked).Check(gpu.Inventory{Known: true, Devices: []gpu.Device{{ID: "0"}}}))
 	require.EqualError(t, err, `gpus "9": 9 asked for, 1 there`)
 }
+
+// TestGPUsThatTheEngineChooses: nobody asks nvidia-smi here, and nothing is leased.
+func TestGPUsThatTheEngineChooses(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	fake := gpuEngine(func(p *enginetest.Program) int {
+		p.PrintErr("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
+		return 1
+	})
+	fake.Facts.Host.GPUs = spec.HostGPUs{Driver: spec.DriverLimits, Kind: "example.com/gpu"}
+	r := newFakeRunner(t, fake)
+	res, err := r.Run(t.Context(), gpuCommand("2"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"example.com/gpu", "example.com/gpu"}, res.Enforced.GPUs)
+	require.Equal(t, "limits", res.Enforced.GPUDriver)
+	require.Equal(t, result.FaultEnvironment, res.Fault, "the line of a lost GPU counts")
+	report, err := r.GPUs(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.GPUs)
+	require.Equal(t, []string{"engine: chooses the GPUs of a run itself, by limits: example.com/gpu"}, report.LookedAt)
+	require.NoDirExists(t, filepath.Join(r.Store().Dir(), "gpus"))
+	_, err = r.Run(t.Context(), gpuCommand("all"))
+	var refused *policy.FieldError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "ask for a number of them, such as --gpus 1", refused.Hint)
+}

@@ -163,6 +163,7 @@ func clusterKeys(c *kubernetes.Config, images *map[string]string) []key {
 		{name: "pull_secrets", separator: ",", set: to(&c.PullSecrets, readNames)},
 		{name: "queue", set: to(&c.Queue, readText)},
 		{name: "gpu_resource", set: to(&c.GPUResource, readText)},
+		{name: "gpu_device_class", set: to(&c.GPUDeviceClass, readText)},
 		{name: "seccomp", set: to(&c.Seccomp, readText)},
 		{name: "cpu_share", set: to(&c.CPUShare, readNumber)},
 		{name: "allow_open_network", set: to(&c.AllowOpenNetwork, readBool)},

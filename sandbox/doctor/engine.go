@@ -148,6 +148,8 @@ func checkCgroup(info engine.Info) Finding {
 func checkRuntimes(host spec.Host) Finding {
 	gpus := "no way to hand out GPUs"
 	switch {
+	case host.GPUs.Kind != "":
+		gpus = "GPUs that the engine chooses: " + host.GPUs.Kind
 	case host.GPUs.NVIDIA && host.GPUs.CDI:
 		gpus = "GPUs with the NVIDIA runtime and CDI"
 	case host.GPUs.NVIDIA:

@@ -22,6 +22,9 @@ func planGPUs(req spec.Request, host spec.Host) (spec.GPURequest, error) {
 	if req.GPUWait < 0 {
 		return spec.GPURequest{}, &policy.FieldError{Field: "gpu_wait", Value: req.GPUWait.String(), Rule: "must not be negative"}
 	}
+	if host.GPUs.Kind != "" {
+		return planChosenGPUs(req, gpus, host.GPUs)
+	}
 	gpus.Share = req.GPUShare
 	gpus.Driver, err = GPUDriver(req.GPUDriver, host)
 	if errors.Is(err, errNoGPUs) {
@@ -30,6 +33,26 @@ func planGPUs(req spec.Request, host spec.Host) (spec.GPURequest, error) {
 	if err != nil {
 		return spec.GPURequest{}, err
 	}
+	return gpus, nil
+}
+
+// planChosenGPUs asks an engine that chooses the GPUs itself for a number of them.
+func planChosenGPUs(req spec.Request, gpus spec.GPURequest, host spec.HostGPUs) (spec.GPURequest, error) {
+	if err := checkGPUDriver(req.GPUDriver); err != nil {
+		return spec.GPURequest{}, err
+	}
+	refuse := func(field, value, rule, hint string) (spec.GPURequest, error) {
+		return spec.GPURequest{}, &policy.FieldError{Field: field, Value: value, Rule: rule, Hint: hint}
+	}
+	switch {
+	case gpus.Count == 0:
+		return refuse("gpus", fmt.Sprintf("%q", req.GPUs), "names devices, and the cluster chooses them itself", "ask for a number of them, such as --gpus 1")
+	case req.GPUShare:
+		return refuse("gpu_share", "", "is not possible on a cluster, which itself decides who has a GPU", "leave --gpu-share out")
+	case req.GPUDriver != "" && req.GPUDriver != "auto":
+		return refuse("gpu_driver", req.GPUDriver, "is not possible on a cluster, which has a driver of its own", "leave --gpu-driver out")
+	}
+	gpus.Driver, gpus.Kind = host.Driver, host.Kind
 	return gpus, nil
 }
 

@@ -143,3 +143,40 @@ func TestGPUsAsWritten(t *testing.T) {
 		require.Error(t, err, text)
 	}
 }
+
+// TestGPUsOfACluster: an engine that chooses the GPUs is asked for a number of them, and for nothing else.
+func TestGPUsOfACluster(t *testing.T) {
+	limits := spec.HostGPUs{Driver: spec.DriverLimits, Kind: "example.com/gpu"}
+	ask := func(gpus string, host spec.HostGPUs, change func(*spec.Request)) (spec.Spec, error) {
+		req := scriptRequest()
+		req.GPUs, req.Host.GPUs = gpus, host
+		change(&req.Request)
+		return planOf(req, policy.Policy{})
+	}
+	same := func(*spec.Request) {}
+	plan, err := ask("2", limits, same)
+	require.NoError(t, err)
+	require.Equal(t, spec.GPURequest{Driver: "limits", Kind: "example.com/gpu", Count: 2}, plan.Class.GPUs)
+	require.Equal(t, []string{"example.com/gpu", "example.com/gpu"}, plan.Class.GPUs.Names())
+	require.Contains(t, plan.Class.Env, "CUDA_VISIBLE_DEVICES=0,1")
+	require.NotContains(t, plan.Class.Env, "NVIDIA_VISIBLE_DEVICES=void", "the pod would override the device plugin")
+	plan, err = ask("1", spec.HostGPUs{Driver: spec.DriverClaim, Kind: "gpu.example.com"}, same)
+	require.NoError(t, err)
+	require.Contains(t, plan.Class.Env, "NVIDIA_VISIBLE_DEVICES=void")
+	plan, err = ask("", limits, same)
+	require.NoError(t, err)
+	require.Contains(t, plan.Class.Env, "NVIDIA_VISIBLE_DEVICES=void", "the image may name all")
+	for field, test := range map[string]struct {
+		gpus   string
+		change func(*spec.Request)
+	}{
+		"gpus \"all\"":       {"all", same},
+		"gpus \"device=0\"":  {"device=0", same},
+		"gpu_share":          {"1", func(r *spec.Request) { r.GPUShare = true }},
+		"gpu_driver cdi":     {"1", func(r *spec.Request) { r.GPUDriver = "cdi" }},
+		"gpu_driver \"amd\"": {"1", func(r *spec.Request) { r.GPUDriver = "amd" }},
+	} {
+		_, err := ask(test.gpus, limits, test.change)
+		require.ErrorContains(t, err, field)
+	}
+}

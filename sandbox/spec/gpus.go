@@ -17,15 +17,22 @@ const (
 	DriverNVIDIA = "nvidia"
 	// DriverCDI is the Container Device Interface.
 	DriverCDI = "cdi"
+	// DriverLimits and DriverClaim are those of a cluster, which chooses the GPUs itself: the limits of
+	// a pod, and a resource claim.
+	DriverLimits = "limits"
+	DriverClaim  = "claim"
 )
 
 // GPURequest says which GPUs a run gets: none, all, a number, or named ones. In a plan it
 // holds the request; once GPUs are leased, IDs holds the leased ones.
 type GPURequest struct {
-	// Driver selects the mechanism of the engine: "nvidia" or "cdi"; empty without GPUs.
+	// Driver selects the mechanism of the engine, such as [DriverCDI]; empty without GPUs.
 	Driver string `json:"driver"`
-	All    bool   `json:"all"`
-	Count  int    `json:"count"`
+	// Kind, unless empty, says that the engine chooses the GPUs itself, and names what it has a number
+	// of: see [HostGPUs]. Nobody leases them.
+	Kind  string `json:"kind,omitempty"`
+	All   bool   `json:"all"`
+	Count int    `json:"count"`
 	// IDs are indexes or UUIDs in a plan, and the engine's device names once the GPUs are
 	// leased.
 	IDs []string `json:"ids"`
@@ -39,9 +46,12 @@ func (g GPURequest) Any() bool { return g.All || g.Count > 0 || len(g.IDs) > 0 }
 // Grant replaces the request by the leased devices.
 func (g *GPURequest) Grant(names []string) { g.All, g.Count, g.IDs = false, 0, names }
 
-// Names returns the GPUs in the form that a result uses.
+// Names returns the GPUs in the form that a result uses. Of GPUs that the engine chooses only the kind
+// is known: it is there once for each.
 func (g GPURequest) Names() []string {
 	switch {
+	case g.Kind != "":
+		return slices.Repeat([]string{g.Kind}, g.Count)
 	case g.All:
 		return []string{"all"}
 	case g.Count > 0:
@@ -101,7 +111,12 @@ var gpuID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(
 // Env returns the variables that say which GPUs a program sees.
 func (g GPURequest) Env() map[string]string {
 	env := map[string]string{}
-	if g.Driver != DriverNVIDIA {
+	switch g.Driver {
+	case DriverNVIDIA:
+	case DriverLimits:
+		// The cluster's own device plugin sets NVIDIA_VISIBLE_DEVICES, which the pod would override.
+		env["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
+	default:
 		// With the NVIDIA runtime as the engine's default, a variable of the image alone
 		// would grant GPUs, also in addition to CDI devices.
 		env["NVIDIA_VISIBLE_DEVICES"] = "void"

@@ -313,9 +313,12 @@ type HostGPUs struct {
 	// CDIDevices are the NVIDIA devices that the engine has found; nil if it does not
 	// report them (before API 1.50).
 	CDIDevices []string
+	// Driver and Kind, unless empty, are those of an engine that chooses the GPUs itself:
+	// [DriverLimits] with the name of a resource, or [DriverClaim] with that of a device class.
+	Driver, Kind string
 }
 
 // Any reports whether the engine can provide a GPU.
 func (h HostGPUs) Any() bool {
-	return h.NVIDIA || h.CDI && (h.CDIDevices == nil || len(h.CDIDevices) > 0)
+	return h.Kind != "" || h.NVIDIA || h.CDI && (h.CDIDevices == nil || len(h.CDIDevices) > 0)
 }

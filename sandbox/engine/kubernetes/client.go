@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,6 +25,7 @@ var kinds = sync.OnceValues(func() (serializer.CodecFactory, runtime.ParameterCo
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, nodev1.AddToScheme, authorizationv1.AddToScheme,
+		resourcev1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme)) // only two kinds of one name fail
 	}
@@ -32,8 +34,8 @@ var kinds = sync.OnceValues(func() (serializer.CodecFactory, runtime.ParameterCo
 
 // clients are the clients of a cluster.
 type clients struct {
-	namespace                                    string
-	core, batch, networking, node, authorization *rest.RESTClient
+	namespace                                              string
+	core, batch, networking, node, authorization, resource *rest.RESTClient
 }
 
 func newClients(config *rest.Config, namespace string) (clients, error) {
@@ -50,7 +52,7 @@ func newClients(config *rest.Config, namespace string) (clients, error) {
 	}{
 		{&c.core, corev1.SchemeGroupVersion, "/api"}, {&c.batch, batchv1.SchemeGroupVersion, "/apis"},
 		{&c.networking, networkingv1.SchemeGroupVersion, "/apis"}, {&c.node, nodev1.SchemeGroupVersion, "/apis"},
-		{&c.authorization, authorizationv1.SchemeGroupVersion, "/apis"},
+		{&c.authorization, authorizationv1.SchemeGroupVersion, "/apis"}, {&c.resource, resourcev1.SchemeGroupVersion, "/apis"},
 	} {
 		own := rest.CopyConfig(config)
 		own.GroupVersion, own.APIPath, own.NegotiatedSerializer = &group.version, group.path, codecs.WithoutConversion()
@@ -85,6 +87,10 @@ func (c clients) jobs() resources[*batchv1.Job, *batchv1.JobList] {
 
 func (c clients) pods() resources[*corev1.Pod, *corev1.PodList] {
 	return clientOf(c.core, "pods", c.namespace, made[corev1.Pod], made[corev1.PodList])
+}
+
+func (c clients) claimTemplates() resources[*resourcev1.ResourceClaimTemplate, *resourcev1.ResourceClaimTemplateList] {
+	return clientOf(c.resource, "resourceclaimtemplates", c.namespace, made[resourcev1.ResourceClaimTemplate], made[resourcev1.ResourceClaimTemplateList])
 }
 
 func (c clients) events() resources[*corev1.Event, *corev1.EventList] {

@@ -6,7 +6,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -275,16 +274,7 @@ func TestEndEvictedByAPI(t *testing.T) {
 // two ask for.
 func TestEndPreempted(t *testing.T) {
 	l := newLab(t, nil)
-	place := corev1.ResourceName("evalbox.test/" + l.namespace)
-	nodes, err := l.k.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	patch := func(text string) {
-		_, err := l.k.CoreV1().Nodes().Patch(context.Background(), nodes.Items[0].Name, types.JSONPatchType, []byte(text), metav1.PatchOptions{}, "status")
-		require.NoError(t, err)
-	}
-	path := "/status/capacity/" + strings.ReplaceAll(string(place), "/", "~1")
-	patch(fmt.Sprintf(`[{"op":"add","path":%q,"value":"1"}]`, path))
-	t.Cleanup(func() { patch(fmt.Sprintf(`[{"op":"remove","path":%q}]`, path)) })
+	place := l.standIns(1)
 	for name, value := range map[string]int32{"-low": -10, "-high": -5} {
 		_, err := l.k.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: l.namespace + name}, Value: value}, metav1.CreateOptions{})
 		require.NoError(t, err)
@@ -298,7 +288,7 @@ func TestEndPreempted(t *testing.T) {
 	c, _ := l.start(class, l.meta(), sleeping)
 
 	one := corev1.ResourceList{place: resource.MustParse("1")}
-	_, err = l.k.CoreV1().Pods(l.namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "important"}, Spec: corev1.PodSpec{
+	_, err := l.k.CoreV1().Pods(l.namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "important"}, Spec: corev1.PodSpec{
 		PriorityClassName: l.namespace + "-high", TerminationGracePeriodSeconds: ptr.To[int64](0),
 		Containers: []corev1.Container{{Name: "important", Image: class.Image.Digest, Command: []string{"true"}, Resources: corev1.ResourceRequirements{Limits: one}}}}}, metav1.CreateOptions{})
 	require.NoError(t, err)

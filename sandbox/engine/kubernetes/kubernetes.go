@@ -58,8 +58,9 @@ type Config struct {
 	PullSecrets   []string
 	// Queue is a LocalQueue of Kueue; empty for none.
 	Queue string
-	// GPUResource is the name of GPUs in the cluster; empty for nvidia.com/gpu.
-	GPUResource string
+	// GPUResource is the name of GPUs in the cluster; empty for nvidia.com/gpu. With GPUDeviceClass,
+	// runs get devices of that class by a resource claim instead.
+	GPUResource, GPUDeviceClass string
 	// Seccomp is a profile on the nodes (localhostProfile); empty for RuntimeDefault.
 	Seccomp string
 	// CPUShare is the part of its processors that a pod reserves (its request), above 0 and at most
@@ -87,6 +88,14 @@ func (c Config) seccomp() *corev1.SeccompProfile {
 		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &c.Seccomp}
+}
+
+// gpus says how a pod asks for GPUs.
+func (c Config) gpus() spec.HostGPUs {
+	if c.GPUDeviceClass != "" {
+		return spec.HostGPUs{Driver: spec.DriverClaim, Kind: c.GPUDeviceClass}
+	}
+	return spec.HostGPUs{Driver: spec.DriverLimits, Kind: c.GPUResource}
 }
 
 // filter names the system call filter of every pod.
@@ -284,7 +293,7 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 		Name: "Kubernetes", Version: server.String(), APIVersion: fmt.Sprintf("%d.%d", server.Major(), server.Minor()),
 		ID: "kubernetes-" + hex.EncodeToString(id[:8]), OS: "linux", Address: e.rest.Host,
 		Seccomp: true, MemoryLimit: true, CPUQuota: true,
-		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced(), Filter: e.config.filter()},
+		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced(), Filter: e.config.filter(), GPUs: e.config.gpus()},
 	}, nil
 }
 
@@ -331,6 +340,9 @@ func (e *adapter) askVersion(ctx context.Context) (*version.Version, error) {
 
 // imageVolumes is the first version in which every cluster mounts images.
 var imageVolumes = version.MustParseGeneric("1.35")
+
+// claims is the first version that has resource claims.
+var claims = version.MustParseGeneric("1.34")
 
 // Resolve implements [engine.Engine]. A pod names its image by digest, so that every node runs the
 // same one. The digest of a tag is only known to the registry.

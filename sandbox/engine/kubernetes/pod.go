@@ -16,6 +16,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -36,6 +37,8 @@ const (
 	spoolVolume    = "spool"
 	lineVolume     = "line"
 	filesVolume    = "files"
+	// gpuClaim is the claim for GPUs of a device class.
+	gpuClaim = "gpus"
 )
 
 // Paths in the containers.
@@ -268,6 +271,9 @@ func (p plan) pod(uid, gid int64) corev1.PodSpec {
 	for _, m := range p.mounts {
 		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: filesVolume, SubPath: m.subPath, MountPath: m.target, ReadOnly: m.readOnly})
 	}
+	if p.claims() {
+		pod.ResourceClaims = []corev1.PodResourceClaim{{Name: gpuClaim, ResourceClaimTemplateName: ptr.To(jobName(p.meta.Name))}}
+	}
 	pod.Containers = []corev1.Container{porter, main}
 	return pod
 }
@@ -337,13 +343,35 @@ func (p plan) resources() corev1.ResourceRequirements {
 		corev1.ResourceMemory: *bytesOf(p.class.Cgroup.MemoryBytes),
 		corev1.ResourceCPU:    *resource.NewMilliQuantity((p.class.Cgroup.NanoCPUs+999_999)/1_000_000, resource.DecimalSI),
 	}
-	if n := p.class.GPUs.Count; n > 0 {
+	if n := p.class.GPUs.Count; n > 0 && !p.claims() {
 		list[corev1.ResourceName(p.config.GPUResource)] = *resource.NewQuantity(int64(n), resource.DecimalSI)
 	}
 	requests := maps.Clone(list)
 	cpus := requests[corev1.ResourceCPU]
 	requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(max(1, int64(float64(cpus.MilliValue())*p.config.CPUShare)), resource.DecimalSI)
-	return corev1.ResourceRequirements{Requests: requests, Limits: list}
+	all := corev1.ResourceRequirements{Requests: requests, Limits: list}
+	if p.claims() {
+		all.Claims = []corev1.ResourceClaim{{Name: gpuClaim}}
+	}
+	return all
+}
+
+// claims reports whether the pod gets its GPUs by a resource claim.
+func (p plan) claims() bool { return p.class.GPUs.Count > 0 && p.config.GPUDeviceClass != "" }
+
+// claimTemplate is what the cluster makes the claim of the pod from. The claim goes with the pod, and the
+// template with the Job. It is pure.
+func (p plan) claimTemplate(job *batchv1.Job) *resourcev1.ResourceClaimTemplate {
+	owner := metav1.OwnerReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}
+	exactly := &resourcev1.ExactDeviceRequest{DeviceClassName: p.config.GPUDeviceClass,
+		AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: int64(p.class.GPUs.Count)}
+	return &resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: job.Name, Namespace: job.Namespace, Labels: map[string]string{spec.LabelManaged: "true"},
+			OwnerReferences: []metav1.OwnerReference{owner}},
+		Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{
+			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: gpuClaim, Exactly: exactly}}},
+		}},
+	}
 }
 
 // rlimits are the ulimits of a class: Kubernetes has none, so init sets them.

@@ -62,7 +62,7 @@ func (e *adapter) Prepare(ctx context.Context, class spec.Class, meta engine.Met
 func (e *adapter) create(ctx context.Context, p plan) error {
 	if gpus := p.class.GPUs; gpus.All || len(gpus.IDs) > 0 {
 		return &policy.FieldError{Field: "gpus", Value: strings.Join(gpus.Names(), ","), Rule: "names devices, and a pod can only ask for a number of GPUs",
-			Hint: "run it on a Docker engine: a number of GPUs is not supported on a cluster yet"}
+			Hint: "ask for a number of them, such as --gpus 1"}
 	}
 	p.config, p.window = e.config, e.config.Window
 	if p.class.Image.Digest == "" {
@@ -75,6 +75,10 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 	server, err := e.version(ctx)
 	if err != nil {
 		return err
+	}
+	if p.claims() && !server.AtLeast(claims) {
+		return &policy.FieldError{Field: "kubernetes.gpu_device_class", Value: e.config.GPUDeviceClass, Rule: fmt.Sprintf("needs Kubernetes %s, and the cluster has %s", claims, server),
+			Hint: "leave it out: GPUs are then asked for by kubernetes.gpu_resource"}
 	}
 	p.imageVolume = server.AtLeast(imageVolumes)
 	job, err := p.job()
@@ -89,11 +93,11 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 		switch {
 		case err == nil:
 			e.pods.born(job.Name, made.UID)
-			return nil
+			return e.claim(ctx, p, made)
 		case apierrors.IsAlreadyExists(err):
 			if now, getErr := e.api.jobs().Get(ctx, job.Name, metav1.GetOptions{}); try > 1 && getErr == nil &&
 				now.Annotations[labelsAnnotation] == job.Annotations[labelsAnnotation] {
-				return nil // the answer to the first request was lost
+				return e.claim(ctx, p, now) // the answer to the first request was lost
 			}
 			return fmt.Errorf("%w: creating Job %s: %w", engine.ErrNameTaken, job.Name, err)
 		case errors.Is(failure, engine.ErrUnavailable) && !errors.Is(failure, engine.ErrPermission) && try == 1:
@@ -103,6 +107,19 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 		}
 		return fmt.Errorf("creating Job %s: %w", job.Name, failure)
 	}
+}
+
+// claim asks for the GPUs of a Job by a resource claim. Its pod waits for it. After an error the Job is gone.
+func (e *adapter) claim(ctx context.Context, p plan, job *batchv1.Job) error {
+	if !p.claims() {
+		return nil
+	}
+	_, err := e.api.claimTemplates().Create(ctx, p.claimTemplate(job), metav1.CreateOptions{})
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	err = fmt.Errorf("asking for the GPUs of Job %s: %w", job.Name, clusterError(ctx, err))
+	return errors.Join(err, e.Remove(ctx, job.Name))
 }
 
 // dialer connects to the porter of a Job.

@@ -22,6 +22,8 @@ func Role() []Permission {
 		{"", "pods/exec", []string{"create", "get"}},
 		{"", "events", []string{"list"}},
 		{"networking.k8s.io", "networkpolicies", []string{"list", "create"}},
+		// For kubernetes.gpu_device_class.
+		{"resource.k8s.io", "resourceclaimtemplates", []string{"create"}},
 	}
 }
 
