@@ -500,8 +500,12 @@ func (c *instance) kill(ctx context.Context) {
 	default:
 	}
 	c.mu.Lock()
+	begun := c.begun
 	c.sent = true
 	c.mu.Unlock()
+	if !begun {
+		return // there is no program
+	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestPatience)
 	defer cancel()
 	if c.session.Request(asking, wire.RequestKill) != nil {
