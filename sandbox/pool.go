@@ -126,6 +126,8 @@ type waiting struct {
 	// until is the deadline in its labels: its run must end before.
 	until  time.Time
 	memory int64
+	// copied says that it has a volume for the files of its run.
+	copied bool
 	// last says that no other one of its class was waiting when it was taken.
 	last bool
 }
@@ -565,6 +567,9 @@ func (p *pool) discard(w *waiting) {
 	defer cancel()
 	// Nobody waits for a result here, so this waits until the container is gone.
 	err := errors.Join(w.container.Remove(ctx), p.runner.engine.Remove(ctx, w.container.Ref().ID))
+	if w.copied {
+		err = errors.Join(err, stage.RemoveVolume(ctx, p.runner.engine, w.id))
+	}
 	p.mu.Lock()
 	later := err != nil && !p.closed
 	if later {
@@ -741,13 +746,17 @@ func (r *Runner) prepareWaiting(ctx context.Context, key string, plan planned, l
 		defer cancel()
 		if !a.nameTaken {
 			removeErr := r.engine.Remove(cleaning, a.spec.Job.ContainerName())
+			if a.stage.Copied() {
+				removeErr = errors.Join(removeErr, stage.RemoveVolume(cleaning, r.engine, a.spec.Job.RunID))
+			}
 			if a.left = removeErr != nil; a.left {
 				return nil, errors.Join(err, removeErr) // its directory leads the next run to it
 			}
 		}
 		return nil, errors.Join(err, r.store.Unreserve(a.spec.Job.RunID))
 	}
-	return &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, made: time.Now(), until: until}, nil
+	return &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, made: time.Now(), until: until,
+		copied: a.stage.Copied()}, nil
 }
 
 // measure asks for the memory of a container. An old engine takes a second to answer, so it is
