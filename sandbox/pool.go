@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -125,6 +126,8 @@ type waiting struct {
 	// until is the deadline in its labels: its run must end before.
 	until  time.Time
 	memory int64
+	// copied says that it has a volume for the files of its run.
+	copied bool
 	// last says that no other one of its class was waiting when it was taken.
 	last bool
 }
@@ -136,8 +139,9 @@ func (w *waiting) lasts(limit time.Duration) bool { return time.Now().Add(limit)
 // that waits holds nothing that others need, and has nothing that is the run's alone.
 func (r *Runner) notPooled(p planned) string {
 	class, job := p.spec.Class, p.spec.Job
+	copied := class.Transfer == spec.TransferCopy
 	switch {
-	case class.Transfer == spec.TransferCopy:
+	case copied && !p.info.Refills:
 		return "its files are copied to the engine"
 	case class.GPUs.Any():
 		return "it has GPUs"
@@ -153,12 +157,15 @@ func (r *Runner) notPooled(p planned) string {
 		return "its container is kept"
 	case p.named:
 		return "its ID was chosen by the caller"
+	case copied:
+		return "" // its ./final is on the engine
 	}
 	return stage.CanReplace(r.store, job.Final)
 }
 
 // poolKey identifies the class of a run: everything that is fixed when its container is created,
-// with the identity of the mounted files, and what was run in it before.
+// with the identity of the mounted files, and what was run in it before. Files that are copied come
+// with the run: there the kind of each mount is fixed, and the size of the volume.
 func poolKey(p planned) (string, error) {
 	type source struct {
 		spec.HostMount
@@ -176,7 +183,15 @@ func poolKey(p planned) (string, error) {
 		}
 		sources = append(sources, source{m, uint64(stat.Dev), stat.Ino}) //nolint:unconvert // int32 on some platforms
 	}
-	text, err := json.Marshal([]any{engine.ClassHash(p.spec.Class), p.info.ID, sources, warmUp(p)})
+	fixed := []any{engine.ClassHash(p.spec.Class), p.info.ID, sources, warmUp(p)}
+	if p.spec.Class.Transfer == spec.TransferCopy {
+		var dirs []bool
+		for _, m := range p.spec.Job.Mounts {
+			dirs = append(dirs, fsx.IsDir(m.Source))
+		}
+		fixed[2] = []any{dirs, p.spec.Job.DiskBytes}
+	}
+	text, err := json.Marshal(fixed)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +213,7 @@ func (a *run) takeWaiting(ctx context.Context) {
 		if err != nil {
 			return // the run will say so
 		}
-		if w = p.take(ctx, a.limit(), key, a.planned, a.limit()+deadlineSlack); w == nil {
+		if w = p.take(ctx, a.limit(), key, a.planned, a.limit()+a.slack()); w == nil {
 			a.cold = errNoneWaits
 		}
 	case a.runner.keeper && a.info.Local:
@@ -223,7 +238,11 @@ func (a *run) dropWaiting(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
-	err := errors.Join(a.container.Remove(ctx), a.runner.store.Unreserve(a.spec.Job.RunID))
+	err := a.container.Remove(ctx)
+	if a.spec.Class.Transfer == spec.TransferCopy {
+		err = errors.Join(err, stage.RemoveVolume(ctx, a.runner.engine, a.spec.Job.RunID))
+	}
+	err = errors.Join(err, a.runner.store.Unreserve(a.spec.Job.RunID))
 	a.left = err != nil
 	return err
 }
@@ -548,6 +567,9 @@ func (p *pool) discard(w *waiting) {
 	defer cancel()
 	// Nobody waits for a result here, so this waits until the container is gone.
 	err := errors.Join(w.container.Remove(ctx), p.runner.engine.Remove(ctx, w.container.Ref().ID))
+	if w.copied {
+		err = errors.Join(err, stage.RemoveVolume(ctx, p.runner.engine, w.id))
+	}
 	p.mu.Lock()
 	later := err != nil && !p.closed
 	if later {
@@ -631,7 +653,7 @@ func (r *Runner) Warm(ctx context.Context, req Request, n int) error {
 		return err
 	}
 	p.mu.Lock()
-	c := p.use(key, plan, 2*programLimit(plan.spec.Job)+deadlineSlack) // the run may wait for its admission
+	c := p.use(key, plan, 2*programLimit(plan.spec.Job)+plan.slack()) // the run may wait for its admission
 	p.mu.Unlock()
 	return p.settle(ctx, func() (bool, error) {
 		if c.failed != nil {
@@ -694,6 +716,7 @@ func (r *Runner) prepareWaiting(ctx context.Context, key string, plan planned, l
 	}
 	until := time.Now().Add(r.pool.bounds.Age + limit)
 	plan.spec.Job = waitingJob(plan.spec.Job)
+	plan.spec.Job.TimeoutSeconds = (r.pool.bounds.Age + limit - plan.slack()).Seconds() // the volume lives as long
 	plan.spec.Job.RunID = record.NewID(time.Now())
 	plan.asked = spec.TransferBind // what is found out about the engine here is for no run
 	a := newRun(r, plan, runOptions{}, time.Now())
@@ -711,7 +734,10 @@ func (r *Runner) prepareWaiting(ctx context.Context, key string, plan planned, l
 	if err != nil {
 		return nil, err
 	}
-	err = a.create(ctx, a.stage.Sources, until)
+	sources, err := a.stage.SendAhead(ctx, a.labels(until))
+	if a.nameTaken = errors.Is(err, engine.ErrNameTaken); err == nil {
+		err = a.create(ctx, sources, until)
+	}
 	if now, keyErr := poolKey(plan); err == nil && (keyErr != nil || now != key) {
 		err = errors.Join(errors.New("a directory that is mounted was replaced"), keyErr)
 	}
@@ -720,13 +746,17 @@ func (r *Runner) prepareWaiting(ctx context.Context, key string, plan planned, l
 		defer cancel()
 		if !a.nameTaken {
 			removeErr := r.engine.Remove(cleaning, a.spec.Job.ContainerName())
+			if a.stage.Copied() {
+				removeErr = errors.Join(removeErr, stage.RemoveVolume(cleaning, r.engine, a.spec.Job.RunID))
+			}
 			if a.left = removeErr != nil; a.left {
 				return nil, errors.Join(err, removeErr) // its directory leads the next run to it
 			}
 		}
 		return nil, errors.Join(err, r.store.Unreserve(a.spec.Job.RunID))
 	}
-	return &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, made: time.Now(), until: until}, nil
+	return &waiting{id: a.spec.Job.RunID, container: a.container, user: a.spec.Class.User, lease: a.uid, made: time.Now(), until: until,
+		copied: a.stage.Copied()}, nil
 }
 
 // measure asks for the memory of a container. An old engine takes a second to answer, so it is
@@ -751,7 +781,7 @@ func warmUp(p planned) []string {
 
 // waitingJob is the part of a job that its container depends on, and the name of its program.
 func waitingJob(job spec.Job) spec.Job {
-	return spec.Job{Command: job.Command[:min(len(job.Command), 1)], Script: job.Script, Input: job.Input, Mounts: job.Mounts}
+	return spec.Job{Command: job.Command[:min(len(job.Command), 1)], Script: job.Script, Input: job.Input, Mounts: job.Mounts, DiskBytes: job.DiskBytes}
 }
 
 // sweepPool removes the waiting containers of dead processes. Their inits have ended. A process that

@@ -311,6 +311,37 @@ func TestADirectoryThatIsGoneWhileAContainerIsPrepared(t *testing.T) {
 	waited(t, r, some("true"))
 }
 
+// TestContainersWaitForCopiedFiles where the engine can write into what they have mounted: each run has
+// its own files there, also those of another input.
+func TestContainersWaitForCopiedFiles(t *testing.T) {
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		text, err := os.ReadFile(filepath.Join(p.Meta.Sources[spec.RoleInput], "sub", "data"))
+		if err != nil {
+			return 1
+		}
+		p.Print(string(text))
+		return writes(map[string]string{"a": "A"})(p)
+	})
+	fake.Do(func(f *enginetest.Fake) { f.Facts.Refills = true })
+	r := newPoolRunner(t, fake, Pool{Size: 2})
+	req := copied(t)
+	req.ID = ""
+	require.NoError(t, r.Warm(t.Context(), req, 2))
+	for _, text := range []string{"first", "the second"} {
+		req.Input = filepath.Join(t.TempDir(), "input")
+		require.NoError(t, os.MkdirAll(filepath.Join(req.Input, "sub"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(req.Input, "sub", "data"), []byte(text), 0o644))
+		res := waited(t, r, req)
+		require.Equal(t, text, res.Stdout)
+		require.Equal(t, []string{"a"}, paths(res))
+		require.NoError(t, r.Warm(t.Context(), req, 1))
+	}
+	req.Limits.Disk = 100 * policy.MiB
+	res, err := r.Run(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, errNoneWaits, res.Pool.Reason, "its volume has another size")
+}
+
 // TestRunsThatNoContainerCanWaitFor have their own, and the result says why.
 func TestRunsThatNoContainerCanWaitFor(t *testing.T) {
 	fake := enginetest.NewFake(nil)

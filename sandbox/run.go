@@ -417,8 +417,8 @@ func (a *run) openOutput() (err error) {
 const deadlineSlack = time.Hour
 
 // slack is [deadlineSlack] of the whole run.
-func (a *run) slack() time.Duration {
-	if a.stage.Copied() {
+func (p planned) slack() time.Duration {
+	if p.spec.Class.Transfer == spec.TransferCopy {
 		return stage.PartSlack
 	}
 	return deadlineSlack

@@ -297,6 +297,9 @@ type Info struct {
 	// Seccomp says that the engine can apply seccomp profiles; MemoryLimit, SwapLimit,
 	// CPUQuota and PIDsLimit say which limits it can enforce.
 	Seccomp, MemoryLimit, SwapLimit, CPUQuota, PIDsLimit bool
+	// Refills says that [Copier] FillVolume writes into the files and directories that a container
+	// has mounted already, so that one may wait for its files.
+	Refills bool
 	// Missing lists features that every run needs and the engine cannot enforce.
 	Missing []string
 	// Containerd and Runc are the versions of these components.

@@ -85,7 +85,8 @@ func RemoveVolume(ctx context.Context, e engine.Engine, runID string) error {
 	return nil
 }
 
-// send makes the staging volume and fills it, before the run's container exists.
+// send makes the staging volume and fills it, before the run's container exists. One that has waited
+// has the volume.
 func (c *copies) send(ctx context.Context, labels map[string]string) (engine.Sources, error) {
 	to, err := copier(c.Engine)
 	if err != nil {
@@ -93,10 +94,12 @@ func (c *copies) send(ctx context.Context, labels map[string]string) (engine.Sou
 	}
 	c.labels, c.opened = labels, true
 	c.monitor = &monitor{engine: to, plan: c.Plan, labels: labels, log: c.Log}
-	root, err := to.CreateVolume(context.WithoutCancel(ctx), c.Plan, labels)
-	if err != nil {
-		c.taken = errors.Is(err, engine.ErrNameTaken)
-		return nil, err
+	var root string
+	if !c.Waited {
+		if root, err = to.CreateVolume(context.WithoutCancel(ctx), c.Plan, labels); err != nil {
+			c.taken = errors.Is(err, engine.ErrNameTaken)
+			return nil, err
+		}
 	}
 	// Connect concurrently: the monitor takes as long to start as a few files take to be
 	// sent.
@@ -125,6 +128,9 @@ func (c *copies) send(ctx context.Context, labels map[string]string) (engine.Sou
 	}
 	abort(nil)
 	c.Log.Debug("files copied to the engine")
+	if c.Waited {
+		return nil, nil
+	}
 	return archive.Sources(root, c.Plan), nil
 }
 

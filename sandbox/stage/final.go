@@ -49,7 +49,7 @@ func openFinal(o Options, recordDir string) (*final, error) {
 	f := &final{store: o.Store, runID: plan.Job.RunID, path: plan.Job.Final}
 	own := filepath.Join(recordDir, record.OwnFinal)
 	switch {
-	case f.path == "" && o.Waited:
+	case f.path == "" && o.mountedAhead():
 		f.path = own
 	case f.path == "":
 		f.path = own
@@ -57,7 +57,7 @@ func openFinal(o Options, recordDir string) (*final, error) {
 			return f, record.StateError(f.path, "cannot be made", err)
 		}
 	default:
-		if o.Waited {
+		if o.mountedAhead() {
 			f.waiting = own
 		}
 		var err error

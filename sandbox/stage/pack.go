@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -45,6 +46,38 @@ func (c *copies) pack(ctx context.Context, to io.Writer) (warnings []string, err
 	err = p.to.Close()
 	p.omitted("input") // the number of further entries
 	return p.warnings, err
+}
+
+// packAhead packs everything that the container of a run mounts, empty.
+func packAhead(s *Stage) (io.Reader, error) {
+	var points bytes.Buffer
+	p := &packing{Stage: s, to: archive.NewPacker(&points)}
+	var err error
+	if p.uid, p.gid, err = numericUser(s.Plan.Class.User); err != nil {
+		return nil, err
+	}
+	var errs []error
+	if script := s.Plan.Job.Script; script != "" {
+		errs = append(errs, p.to.Dir(archive.ProgramDir, 0, 0, 0o555), p.to.Empty(path.Join(archive.ProgramDir, filepath.Base(script))))
+	}
+	empty := func(name, target string) {
+		errs = append(errs, p.to.Dir(name, 0, 0, 0o555), p.points(name, pointsOf(s.Plan, target)))
+	}
+	empty(archive.InputDir, spec.InputDir)
+	if len(s.Plan.Class.Masks) > 0 {
+		errs = append(errs, p.to.Empty(archive.EmptyFile))
+	}
+	if len(s.Plan.Job.Mounts) > 0 {
+		errs = append(errs, p.to.Dir(archive.MountsDir, 0, 0, 0o555))
+	}
+	for i, m := range s.Plan.Job.Mounts {
+		if name := path.Join(archive.MountsDir, strconv.Itoa(i)); fsx.IsDir(m.Source) {
+			empty(name, m.Target)
+		} else {
+			errs = append(errs, p.to.Empty(name))
+		}
+	}
+	return &points, errors.Join(append(errs, p.outputs(context.Background()), p.to.Close())...)
 }
 
 func (p *packing) program(context.Context) error {

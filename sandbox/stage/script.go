@@ -55,7 +55,7 @@ func readScript(from string) ([]byte, error) {
 func (s *Stage) writeProgram(text []byte) (path string, err error) {
 	dir := filepath.Join(s.Dir, record.ProgramDir)
 	path = filepath.Join(dir, filepath.Base(s.Plan.Job.Script))
-	if s.Waited {
+	if s.mountedAhead() {
 		err = os.WriteFile(path, text, 0)
 	} else if err = fsx.MkdirReadable(dir); err == nil {
 		err = os.WriteFile(path, text, 0o644)

@@ -43,8 +43,8 @@ type Options struct {
 	Plan   spec.Spec
 	// Verified are the host paths of the run.
 	Verified hostpath.Verified
-	// Waited says that the container of the run has waited for it: its files were made by
-	// [OpenAhead], and are taken over.
+	// Waited says that the container of the run has waited for it: what it has mounted was made by
+	// [OpenAhead] and [Stage.SendAhead], and is taken over.
 	Waited bool
 	// Warn adds a warning to the result. It may be called concurrently.
 	Warn func(format string, args ...any)
@@ -130,6 +130,9 @@ func newStage(o Options, dir string) *Stage {
 	return s
 }
 
+// mountedAhead reports whether the container has files of this host mounted already.
+func (o Options) mountedAhead() bool { return o.Waited && o.Plan.Class.Transfer != spec.TransferCopy }
+
 // Copied reports whether the files are copied to the engine, instead of mounted.
 func (s *Stage) Copied() bool { return s.Plan.Class.Transfer == spec.TransferCopy }
 
@@ -157,7 +160,7 @@ func (s *Stage) fill() (err error) {
 	if err := s.checkSources(); err != nil {
 		return err
 	}
-	if !s.Waited {
+	if !s.mountedAhead() {
 		if err := s.openSources(); err != nil {
 			return err
 		}

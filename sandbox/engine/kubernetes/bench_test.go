@@ -6,9 +6,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -18,13 +20,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
+	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// BenchmarkStart compares one short program: through the engine, in a container that waits, as a bare Job
-// with an init container, and with kubectl run. Only the ratios mean something.
+// BenchmarkStart compares one short program: through the engine, in a container that waits, as a whole run
+// with files without and with a pool, as a bare Job with an init container, and with kubectl run. Only the ratios mean something.
 func BenchmarkStart(b *testing.B) {
 	image, program := os.Getenv("EVALBOX_KUBERNETES_IMAGE"), []string{"python3", "-c", "pass"}
 	programs := os.Getenv("EVALBOX_KUBERNETES_PROGRAMS")
@@ -70,6 +74,32 @@ func BenchmarkStart(b *testing.B) {
 			b.StartTimer()
 		}
 	})
+	// A whole run, with a script and an input of 1 MB.
+	whole := func(b *testing.B, size int) {
+		e, err := kubernetes.Connect(kubernetes.Config{Programs: programs, CPUShare: 0.05})
+		require.NoError(b, err)
+		r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithStateDir(b.TempDir()), sandbox.WithPool(sandbox.Pool{Size: size}))
+		require.NoError(b, err)
+		defer func() { require.NoError(b, r.Close()) }()
+		dir := b.TempDir()
+		req := sandbox.Request{Image: image, Script: filepath.Join(dir, "pass.py"), Input: filepath.Join(dir, "input"),
+			Limits: policy.Limits{CPUs: 1, Memory: 256 * policy.MiB, Timeout: time.Minute}}
+		require.NoError(b, os.Mkdir(req.Input, 0o755))
+		require.NoError(b, os.WriteFile(filepath.Join(req.Input, "data"), make([]byte, 1e6), 0o644))
+		require.NoError(b, os.WriteFile(req.Script, []byte("pass"), 0o644))
+		for b.Loop() {
+			b.StopTimer()
+			if size > 0 {
+				require.NoError(b, r.Warm(b.Context(), req, size))
+			}
+			b.StartTimer()
+			res, err := r.Run(b.Context(), req)
+			require.NoError(b, err)
+			require.Equal(b, size > 0, res.Pool != nil && res.Pool.Waited)
+		}
+	}
+	b.Run("run-cold", func(b *testing.B) { whole(b, 0) })
+	b.Run("run-warm", func(b *testing.B) { whole(b, 1) })
 	b.Run("bare-job", func(b *testing.B) {
 		client, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
 		require.NoError(b, err)

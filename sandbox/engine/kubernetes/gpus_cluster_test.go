@@ -20,7 +20,6 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 )
 
 // standIns gives a node some devices that only this lab asks for. They are stand-ins: a number in the
@@ -38,17 +37,6 @@ func (l *lab) standIns(number int) corev1.ResourceName {
 	patch(fmt.Sprintf(`[{"op":"add","path":%q,"value":"%d"}]`, path, number))
 	l.t.Cleanup(func() { patch(fmt.Sprintf(`[{"op":"remove","path":%q}]`, path)) })
 	return corev1.ResourceName(name)
-}
-
-// runner has an engine of the lab.
-func (l *lab) runner() *sandbox.Runner {
-	l.t.Helper()
-	e, err := kubernetes.Connect(l.config)
-	require.NoError(l.t, err)
-	r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithStateDir(l.t.TempDir()))
-	require.NoError(l.t, err)
-	l.t.Cleanup(func() { require.NoError(l.t, r.Close()) })
-	return r
 }
 
 // small is a run of a Python program that needs little.

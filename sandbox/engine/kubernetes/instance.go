@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/kubernetes/porter"
@@ -227,10 +228,13 @@ func (c *instance) Look(ctx context.Context) (wire.Ready, error) {
 		return wire.Ready{}, fmt.Errorf("container %s has had its job", c.job)
 	}
 	var ready wire.Ready
-	err := c.until(ctx, acceptPatience, func(ctx context.Context) (err error) {
-		ready, err = c.receiver.Look(ctx, c.session)
-		return err
-	})
+	err := c.stays(ctx)
+	if err == nil {
+		err = c.until(ctx, acceptPatience, func(ctx context.Context) (err error) {
+			ready, err = c.receiver.Look(ctx, c.session)
+			return err
+		})
+	}
 	if err != nil {
 		return ready, fmt.Errorf("looking at container %s: %w", c.job, err)
 	}
@@ -238,6 +242,23 @@ func (c *instance) Look(ctx context.Context) (wire.Ready, error) {
 	defer c.mu.Unlock()
 	c.ready = ready
 	return ready, nil
+}
+
+// stays returns an error if somebody has deleted the Job or its pod: init may answer for a while.
+func (c *instance) stays(ctx context.Context) error {
+	e := c.engine
+	job, err := e.api.jobs().Get(ctx, c.job, metav1.GetOptions{})
+	if err != nil {
+		return clusterError(ctx, err)
+	}
+	pods, err := e.api.pods().List(ctx, metav1.ListOptions{LabelSelector: jobLabel + "=" + c.job})
+	if err != nil {
+		return clusterError(ctx, err)
+	}
+	if job.DeletionTimestamp != nil || len(pods.Items) == 0 || pods.Items[0].DeletionTimestamp != nil {
+		return fmt.Errorf("%w: it is being deleted", engine.ErrNoContainer)
+	}
+	return nil
 }
 
 // Warnings implements [engine.Container].
@@ -497,8 +518,12 @@ func (c *instance) kill(ctx context.Context) {
 	default:
 	}
 	c.mu.Lock()
+	begun := c.begun
 	c.sent = true
 	c.mu.Unlock()
+	if !begun {
+		return // there is no program
+	}
 	if c.request(context.WithoutCancel(ctx), wire.RequestKill) != nil {
 		return // the removal of the volume ends it
 	}

@@ -41,7 +41,11 @@ func Unpack(dir string, from io.Reader) error {
 		mode := head.FileInfo().Mode().Perm()
 		switch head.Typeflag {
 		case tar.TypeDir:
-			if err := root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			err := root.Mkdir(name, 0o700)
+			if errors.Is(err, fs.ErrExist) {
+				err = root.Chmod(name, 0o700) // a container that has waited has it mounted
+			}
+			if err != nil {
 				return err
 			}
 			dirs = append(dirs, late{name, mode, head.ModTime})
