@@ -168,6 +168,9 @@ type Image struct {
 	Platform string `json:"platform"`
 	// Locked says that the image was compared with a lock and is the locked one.
 	Locked bool `json:"locked"`
+	// Reported is the image of the container as the engine's machine reported it after the start; empty
+	// if it did not. A warning says so if its digest is not Digest.
+	Reported string `json:"reported,omitempty"`
 }
 
 // Enforced has the values that were applied to the run, whatever was requested.

@@ -32,7 +32,7 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 		OutputComplete: complete,
 		IsError:        reason != "", ErrorReason: reason,
 		Image: result.Image{Name: a.spec.Class.Image.Reference, ID: a.spec.Class.Image.ID,
-			Digest: a.spec.Class.Image.Digest, Platform: a.spec.Class.Image.Platform, Locked: a.spec.Class.Image.Locked},
+			Digest: a.spec.Class.Image.Digest, Platform: a.spec.Class.Image.Platform, Locked: a.spec.Class.Image.Locked, Reported: end.Image},
 		Enforced: a.enforced(), Network: a.proxy.Report(), Observed: observed, Preload: a.preloaded(),
 		Outputs: left.Outputs, OutputsSkipped: left.Skipped, Trees: left.Trees,
 	}
@@ -66,6 +66,7 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 		res.TeardownSeconds = time.Since(a.ended).Seconds()
 	}
 	a.warnOfOutput(complete)
+	a.warnOfImage()
 	a.warnOfUnenforced(res.Enforced)
 	if v.Status == result.StatusEngineLost || v.Status == result.StatusSignaled && v.Fault == result.FaultOperator {
 		a.warn.add("outputs are as the interrupted program left them: it did not end by itself")
@@ -163,6 +164,16 @@ func (a *run) warnOfOutput(complete bool) {
 		if s.Parted() {
 			a.warn.add("%s holds what the dead controller had recorded and, behind it, what the engine still had: a part may be missing or there twice", s.Name)
 		}
+	}
+}
+
+// warnOfImage warns of a container whose image may be another one. An image can have several digests,
+// such as those of its index and of one platform in it, so that another digest alone proves nothing.
+func (a *run) warnOfImage() {
+	reported, asked := a.evidence.End.Image, a.spec.Class.Image.Digest
+	_, digest, _ := strings.Cut(asked, "@")
+	if reported != "" && !strings.HasSuffix(reported, digest) {
+		a.warn.add("the engine reports the image %s for the container, and %s was asked for: whether they are the same is not known", text.Short(reported, 200), asked)
 	}
 }
 

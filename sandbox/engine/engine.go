@@ -232,6 +232,9 @@ type End struct {
 	// OOMKilled says that the engine or the kernel has evidence of a process killed for
 	// memory.
 	OOMKilled bool
+	// Image is the image of the container as the engine's machine reports it: REPOSITORY@DIGEST or an
+	// ID; empty if it does not, or has not yet.
+	Image string
 	// Loss says why the engine itself ended the container; [NotLost] if it did not.
 	Loss Loss
 	// Foreign lists the signals that others sent through the engine. ForeignErr says why

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
 // standIns gives a node some devices that only this lab asks for. They are stand-ins: a number in the
@@ -136,4 +137,16 @@ func TestGPUClaim(t *testing.T) {
 		require.NoError(t, err)
 		return len(templates.Items) == 0 && len(claims()) == 0
 	}, endOf, 100*time.Millisecond, "template and claim go with the Job")
+}
+
+// TestImageReported: the node reports the digest that was asked for, also for an image that was imported.
+func TestImageReported(t *testing.T) {
+	l := newLab(t, nil)
+	c, _ := l.start(l.class(), l.meta(), sleeping)
+	require.Eventually(t, func() bool {
+		pod := l.pod()
+		return len(pod.Status.ContainerStatuses) == 2 && pod.Status.ContainerStatuses[0].ImageID != "" && pod.Status.ContainerStatuses[1].ImageID != ""
+	}, endOf, 20*time.Millisecond)
+	require.NoError(t, c.Signal(t.Context(), engine.Kill))
+	require.Equal(t, os.Getenv("EVALBOX_KUBERNETES_IMAGE"), l.end(c).Image)
 }

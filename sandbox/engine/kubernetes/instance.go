@@ -159,6 +159,12 @@ func (c *instance) open(ctx context.Context, warm []string) error {
 	if err == nil {
 		err = c.checkNetwork(ctx)
 	}
+	if err == nil {
+		pod, _, _ := c.engine.pods.pod(c.job)
+		if refused := checkImage(pod, c.class.Image.Digest); refused != nil {
+			return refused
+		}
+	}
 	switch {
 	case err != nil:
 		return c.whySilent(ctx, err)
@@ -376,6 +382,8 @@ func (c *instance) reported(ctx context.Context, r wire.Report) engine.End {
 	end := engine.EndOf(r)
 	broken, gap := c.session.Broken()
 	end.Complete, end.Interrupted = !gap, broken
+	pod, _, _ := c.engine.pods.pod(c.job)
+	end.Image = imageOf(pod) // nobody waits for it
 	c.mu.Lock()
 	sent, opened := c.sent, c.opened
 	c.mu.Unlock()
@@ -410,6 +418,7 @@ func (c *instance) silent(ctx context.Context) (engine.End, error) {
 	c.mu.Unlock()
 	pod := c.stopped(ctx)
 	c.explain(ctx, &end, pod)
+	end.Image = imageOf(pod)
 	switch status, ok := statusOfMain(pod); {
 	case ok:
 		end.ExitCode, end.OOMKilled = int(status.ExitCode), status.Reason == reasonOOM
