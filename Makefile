@@ -31,6 +31,8 @@ SHARE         := $(DESTDIR)$(PREFIX)/share
 PACKAGES      ?= ./...
 # The engines that the tests run on, one after the other; see hack/engine.
 ENGINES       ?= floor current
+# The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
+CLUSTERS      ?= kubernetes
 # What is tested on every engine; the rest needs none and is tested once.
 ON_EVERY      := ./sandbox/... ./images/... ./cmd/sandbox/... ./hack/hostile ./hack/faults/...
 EXAMPLE       := run --input examples/digits/input examples/digits/train.py
@@ -98,7 +100,7 @@ image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 	  else exit $$code; fi
 
 .PHONY: test
-test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new; with -race
+test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes; with -race
 	@go mod download
 	@rm -rf $(HOSTILE_TABLE)
 	@packages='$(PACKAGES)'; for engine in $(ENGINES); do \
@@ -108,8 +110,8 @@ test: image engines ## every test: unit, fake engine, CLI scripts, real engines 
 	  [ '$(PACKAGES)' != ./... ] || packages='$(ON_EVERY)'; \
 	done
 	@[ ! -e $(HOSTILE_TABLE)/table.txt ] || cat $(HOSTILE_TABLE)/table.txt
+	@[ '$(PACKAGES)' != ./... ] || for cluster in $(CLUSTERS); do $(MAKE) test-$$cluster; done
 
-# Compiling Kubernetes takes ten minutes and more, once; .ci/run has no time for that.
 .PHONY: test-kubernetes
 test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled from Go modules (minutes, once)
 	@hack/setup.sh test-tools
@@ -186,6 +188,12 @@ soak: image engines ## faults at every step, 1,000 runs and mixed load, and the 
 	  $(AS_ROOT) hack/engine run $$engine go run ./hack/faults $$part; done; done
 	@[ -n '$(CORPUS)' ] || { echo 'soak: CORPUS=DIR must name the directory of programs with an expectations.json' >&2; exit 2; }
 	@$(MAKE) hostile CORPUS='$(CORPUS)'
+	@for cluster in $(CLUSTERS); do $(MAKE) soak-$$cluster; done
+
+.PHONY: soak-kubernetes
+soak-kubernetes: image init-image ## 200 scripts in one batch, and a batch that is killed ten times, on a real Kubernetes
+	@hack/engine build kubernetes
+	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes hack/soak-kubernetes
 
 .PHONY: hostile
 hostile: image engines ## every hostile and honest program, on every engine, runtime and user; CORPUS=DIR adds the programs of a directory
