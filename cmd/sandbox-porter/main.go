@@ -1,7 +1,7 @@
 // Command sandbox-porter carries the streams and files of a pod: see package porter. It is in the
 // image that every pod has beside that of its program.
 //
-//	sandbox-porter serve SPOOL LINE VOLUME WINDOW LIMIT   the porter
+//	sandbox-porter serve SPOOL LINE VOLUME WINDOW LIMIT [DIRECTORY...]   the porter
 //	sandbox-porter await SPOOL                            wait until the program's container may start
 //	sandbox-porter join LINE INIT [ARGUMENT...]           become init, with streams to the porter
 //	sandbox-porter relay SPOOL                            one connection of a controller
@@ -38,7 +38,7 @@ func run(args []string) error {
 	}
 	what, args := args[0], args[1:]
 	switch {
-	case what == "serve" && len(args) == 5:
+	case what == "serve" && len(args) >= 5:
 		return serve(args)
 	case what == "await" && len(args) == 1:
 		return porter.Await(args[0])
@@ -70,7 +70,7 @@ func serve(args []string) error {
 		<-signals
 		close(terminate)
 	}()
-	return porter.Serve(context.Background(), porter.Config{Spool: args[0], Line: args[1], Volume: args[2], Window: window, Limit: limit}, terminate)
+	return porter.Serve(context.Background(), porter.Config{Spool: args[0], Line: args[1], Volume: args[2], Window: window, Limit: limit, Needs: args[5:]}, terminate)
 }
 
 // install copies both programs, for clusters without image volumes.

@@ -21,7 +21,7 @@ func TestScriptKubernetes(t *testing.T) {
 		// Many scripts share one node.
 		for name, text := range map[string]string{
 			"SANDBOX_ENGINE": "kubernetes", "SANDBOX_IMAGE": image, "SANDBOX_KUBERNETES_PROGRAMS": programs,
-			"SANDBOX_CPUS": "0.3", "SANDBOX_MEMORY": "256m", "KUBECONFIG": os.Getenv("KUBECONFIG"), "IMAGE": image,
+			"SANDBOX_KUBERNETES_CPU_SHARE": "0.05", "SANDBOX_MEMORY": "256m", "KUBECONFIG": os.Getenv("KUBECONFIG"), "IMAGE": image,
 		} {
 			env.Setenv(name, text)
 		}

@@ -104,7 +104,7 @@ func runOfCorpus(t *testing.T, p probe.Place, name, program string, seconds floa
 		seconds *= 4 // the machine may be busy
 	}
 	r := probe.Run{Group: "corpus", Name: name, Python: program, Limits: policy.Limits{
-		Timeout: time.Duration(seconds * float64(time.Second)), Grace: 2 * time.Second, Memory: 512 * policy.MiB, PIDs: 256, CPUs: 1,
+		Timeout: time.Duration(seconds * float64(time.Second)), Grace: 2 * time.Second, Memory: 512 * policy.MiB, PIDs: p.Machine.PIDs(256), CPUs: 1,
 		Tmp: 128 * policy.MiB, Shm: 256 * policy.MiB, Disk: 512 * policy.MiB,
 	}, Input: map[string]string{".attack-ok": ""}}
 	if spec.OwnKernel(p.Machine.Runtime) {

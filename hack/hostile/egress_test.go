@@ -45,6 +45,9 @@ func TestEgress(t *testing.T) {
 	if runtimeName() != "" {
 		t.Skip("the proxy does not depend on the runtime")
 	}
+	if clusterImage() != "" {
+		t.Skip("a cluster refuses runs with an allow-list before anything starts")
+	}
 	dir := t.TempDir()
 	verdicts, conf := filepath.Join(dir, "verdicts.json"), filepath.Join(dir, "resolv.conf")
 	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil, "nameserver %v\nsearch example\noptions timeout:5 attempts:1\n", ownAddress(3)), 0o644))

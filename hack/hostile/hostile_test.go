@@ -15,15 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
-	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/sandbox"
+	containers "github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/probe"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -56,11 +55,23 @@ func full() bool { return os.Getenv("EVALBOX_HOSTILE") == "full" }
 // pooled reports whether the containers wait for their programs in a pool.
 func pooled() bool { return os.Getenv("EVALBOX_HOSTILE_POOL") != "" }
 
+// clusterImage is the image debian of the cluster; empty where an engine of DOCKER_HOST is asked.
+func clusterImage() string { return os.Getenv("EVALBOX_KUBERNETES_IMAGE") }
+
+// connect returns the engine that is asked.
+func connect() (containers.Engine, error) {
+	if clusterImage() == "" {
+		return docker.FromEnv()
+	}
+	// The pods of many runs share the node.
+	return kubernetes.Connect(kubernetes.Config{Programs: os.Getenv("EVALBOX_KUBERNETES_PROGRAMS"), CPUShare: 0.05})
+}
+
 func runtimeName() string { return os.Getenv("EVALBOX_HOSTILE_RUNTIME") }
 
 // engineName is the head of the column of this engine and this user.
 func engineName() (string, error) {
-	e, err := docker.FromEnv()
+	e, err := connect()
 	if err != nil {
 		return "", err
 	}
@@ -77,14 +88,14 @@ func engineName() (string, error) {
 		user += " pool"
 	}
 	version, _, _ := strings.Cut(info.Version, "+")
-	return strings.Join([]string{version, cmp.Or(runtimeName(), info.Host.DefaultRuntime), user}, " "), nil
+	return strings.Join([]string{version, cmp.Or(runtimeName(), info.Host.DefaultRuntime, "pod"), user}, " "), nil
 }
 
 // newRunner returns a runner with a state directory of its own. At the end of the test none of
 // its containers is left.
 func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	t.Helper()
-	e, err := docker.FromEnv()
+	e, err := connect()
 	require.NoError(t, err)
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
@@ -93,7 +104,7 @@ func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, r.Close())
-		requireNoContainer(t, spec.LabelState+"="+state)
+		requireNoContainer(t, state)
 	})
 	return r
 }
@@ -109,17 +120,15 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// requireNoContainer waits until the engine has removed all containers with a label.
-func requireNoContainer(t *testing.T, label string) {
+// requireNoContainer waits until the engine has removed all containers of a state directory.
+func requireNoContainer(t *testing.T, state string) {
 	t.Helper()
-	endpoint, err := dockerhost.Find(dockerhost.Address{})
+	e, err := connect()
 	require.NoError(t, err)
-	api, err := endpoint.Client()
-	require.NoError(t, err)
-	defer api.Close()
+	defer e.Close()
 	require.Eventually(t, func() bool {
-		left, err := api.ContainerList(context.Background(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
-		return err == nil && len(left) == 0
+		all, err := e.List(context.Background())
+		return err == nil && !slices.ContainsFunc(all, func(c containers.Found) bool { return c.Labels[spec.LabelState] == state })
 	}, 30*time.Second, 50*time.Millisecond, "containers are left")
 }
 
@@ -135,8 +144,8 @@ func place(t *testing.T) probe.Place {
 	require.NoError(t, err)
 	runtime := cmp.Or(runtimeName(), info.Host.DefaultRuntime)
 	return probe.Place{Runner: r, Dir: tempDir(t), Secrets: []string{secret}, Waited: pooled(),
-		Request: sandbox.Request{Image: "debian", Runtime: runtime},
-		Machine: probe.Machine{Runtime: runtime, Cgroup: info.Host.CgroupVersion, Root: os.Geteuid() == 0}}
+		Request: sandbox.Request{Image: cmp.Or(clusterImage(), "debian"), Runtime: runtime},
+		Machine: probe.Machine{Runtime: runtime, Cgroup: info.Host.CgroupVersion, Root: os.Geteuid() == 0, Copy: clusterImage() != "", Pod: clusterImage() != ""}}
 }
 
 // report records a verdict, and fails the test if an answer differs.
@@ -188,15 +197,26 @@ func TestRuns(t *testing.T) {
 // marker is in the environment of the programs of this process.
 func marker() string { return fmt.Sprintf("evalbox-probe-of-%d", os.Getpid()) }
 
-// requireNoProcess makes sure that no program of this process is alive on the machine.
+// requireNoProcess makes sure that no program of this process is alive on the machine. Of a
+// cluster it does so after the node has removed the pods.
 func requireNoProcess(t *testing.T) {
+	t.Helper()
+	if clusterImage() != "" {
+		require.Eventually(t, func() bool { return len(programsAlive(t)) == 0 }, 30*time.Second, 50*time.Millisecond)
+	}
+	require.Empty(t, programsAlive(t), "programs are alive")
+}
+
+// programsAlive are the directories of /proc of the programs of this process.
+func programsAlive(t *testing.T) (alive []string) {
 	t.Helper()
 	environs, err := filepath.Glob("/proc/[0-9]*/environ")
 	require.NoError(t, err)
 	for _, path := range environs {
 		text, err := os.ReadFile(path)
 		if err == nil && slices.Contains(strings.Split(string(bytes.TrimRight(text, "\x00")), "\x00"), "PROBE="+marker()) {
-			t.Errorf("a program is alive: %s", path)
+			alive = append(alive, filepath.Dir(path))
 		}
 	}
+	return alive
 }

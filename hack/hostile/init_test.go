@@ -32,7 +32,7 @@ func TestInit(t *testing.T) {
 			}
 			v := probe.Verdict{Group: "init", Name: program.Name}
 			r := probe.Run{Group: "init", Name: program.Name, Python: program.Python, Stdin: strings.Repeat("\x00", program.Input),
-				Limits: policy.Limits{Timeout: program.Timeout, Grace: program.Grace, PIDs: 32, CPUs: 1, CaptureStdout: 32 * policy.MiB}}
+				Limits: policy.Limits{Timeout: program.Timeout, Grace: program.Grace, PIDs: p.Machine.PIDs(32), CPUs: 1, CaptureStdout: 32 * policy.MiB}}
 			if program.Deadline {
 				r.Limits.Timeout *= 4 // the machine may be busy
 			}

@@ -173,7 +173,7 @@ func (c pair) differences(t *testing.T, p probe.Place) (differs []string) {
 		req.Script, req.Input, req.Final = script, input, filepath.Join(base, name+"-final")
 		req.Limits = policy.Limits{Timeout: 2 * time.Minute, Memory: 256 * policy.MiB, CPUs: 1}
 		if !spec.OwnKernel(p.Machine.Runtime) {
-			req.Limits.PIDs = 64 // gVisor needs more for itself
+			req.Limits.PIDs = p.Machine.PIDs(64) // gVisor needs more for itself
 		}
 		return req
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // Record describes a run: c is the contract behind it, nil for a run without one, and
@@ -45,7 +46,7 @@ func Record(record record.Record, c *contract.Recorded, final, size string) stri
 	describeContract(c, res != nil, field)
 	field("command", terminal.Line(strings.Join(c.Command(record), " ")))
 	field("script", job.Script)
-	field("input", job.Input)
+	field("input", cmp.Or(job.Input, claimOf(record.Spec.Class)))
 	if size != "" {
 		size = " (" + size + ")"
 	}
@@ -209,4 +210,14 @@ func runStatus(record record.Record) string {
 		return string(record.State)
 	}
 	return record.Result.Ending()
+}
+
+// claimOf is the volume of a cluster that is the input; empty if there is none.
+func claimOf(class spec.Class) string {
+	for _, b := range class.Binds {
+		if b.Claim != nil {
+			return b.Claim.Text()
+		}
+	}
+	return ""
 }

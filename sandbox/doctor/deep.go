@@ -33,7 +33,7 @@ func (m Machine) deep(ctx context.Context, info engine.Info, plan spec.Spec) []F
 	req.Network = "none"
 	place := probe.Place{Runner: m.Runner, Request: req, Dir: dir, Machine: probe.Machine{
 		Runtime: plan.Class.Runtime, Cgroup: info.Host.CgroupVersion, Root: os.Geteuid() == 0, Copy: plan.Class.Transfer == spec.TransferCopy,
-		Rootless: plan.Class.HostUser != "",
+		Rootless: plan.Class.HostUser != "", Pod: m.Cluster != nil,
 	}}
 	return judgeProbes(askAll(ctx, place))
 }

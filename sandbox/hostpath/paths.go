@@ -56,7 +56,7 @@ func (p Protected) resolvePaths(req spec.Request) (spec.Request, error) {
 		req.Script, err = resolveScript(req.Script)
 		errs = append(errs, err)
 	}
-	if req.Input != "" {
+	if req.Input != "" && !spec.IsClaim(req.Input) {
 		req.Input, err = p.resolveInput(req.Input)
 		errs = append(errs, err)
 	}

@@ -40,7 +40,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	command, binds, preload, err := planProgram(req, layout)
 	errs = append(errs, err)
 	mounts, err := planMounts(layout)
-	errs = append(errs, err)
+	errs = append(errs, err, checkClaim(layout, host))
 	aliases, linkDirs, err := planAliases(req, layout)
 	errs = append(errs, err)
 	workDir, err := planWorkDir(req, layout, mounts.masks)
@@ -220,6 +220,15 @@ func checkNetwork(network string, pol policy.Policy) error {
 		return refused
 	}
 	return nil
+}
+
+// checkClaim refuses a volume of a cluster where there is none.
+func checkClaim(layout spec.Layout, host spec.Host) error {
+	if layout.Claim == nil || host.Claims {
+		return nil
+	}
+	return &policy.FieldError{Field: "input", Value: layout.Claim.Text(), Rule: "names a volume of a Kubernetes cluster, and the engine is not one",
+		Hint: "give a directory, or choose the cluster with --engine kubernetes"}
 }
 
 // checkOverlap compares host paths as text. A runner passes paths with links resolved.

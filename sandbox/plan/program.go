@@ -22,7 +22,7 @@ func planProgram(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, *
 
 func planCommand(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, error) {
 	binds := []spec.Bind{
-		{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true},
+		{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true, Claim: layout.Claim},
 		{Role: spec.RoleFinal, Target: spec.FinalDir},
 	}
 	switch {

@@ -31,12 +31,23 @@ type Machine struct {
 	// Rootless says that programs are root of a user namespace, without any capability, because
 	// the caller's files are root's there.
 	Rootless bool
+	// Pod says that the container is in a pod of a cluster, where a run cannot have a limit of processes of its own.
+	Pod bool
 }
 
 // Traits returns the words by which a probe distinguishes machines: "runsc" for a runtime
-// with a kernel of its own, "cgroup2", "user" for a controller without root, "copy", "rootless".
+// with a kernel of its own, "cgroup2", "user" for a controller without root, "copy", "rootless",
+// "pod".
 func (m Machine) Traits() map[string]bool {
-	return map[string]bool{"runsc": spec.OwnKernel(m.Runtime), "cgroup2": m.Cgroup == 2, "user": !m.Root, "copy": m.Copy, "rootless": m.Rootless}
+	return map[string]bool{"runsc": spec.OwnKernel(m.Runtime), "cgroup2": m.Cgroup == 2, "user": !m.Root, "copy": m.Copy, "rootless": m.Rootless, "pod": m.Pod}
+}
+
+// PIDs is a limit of processes, where runs may have one of their own, and else 0.
+func (m Machine) PIDs(limit int64) int64 {
+	if m.Pod {
+		return 0
+	}
+	return limit
 }
 
 // Run is one program with a container of its own.

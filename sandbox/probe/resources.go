@@ -23,6 +23,10 @@ const (
 // vanished is the warning of a program that fills the working directory.
 const vanished = "1 file (4 MiB) was written to the working directory and is gone: x; only ./final is kept"
 
+// noLimitOfPods is for runs with a limit of their processes.
+var noLimitOfPods = TraitWant{Trait: "pod", Why: "the kubelet limits the processes of a pod, and a run cannot have a limit of its own",
+	Want: Want{Refused: "/.*pids-limit 24: is not enforced by this engine/"}}
+
 // resourceRuns use up what a run has.
 func resourceRuns() []Run { //nolint:funlen // a table
 	const fill = `
@@ -36,7 +40,7 @@ def fill(path, step=1 << 16, most=1 << 33):
             print(errno.errorcode[e.errno], n, flush=True)
 `
 	return []Run{
-		{Group: "resources", Name: "fork bomb", Deep: true, Limits: policy.Limits{PIDs: 24}, Want: Want{Stdout: "EAGAIN 23\n"}, Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}}, Python: `
+		{Group: "resources", Name: "fork bomb", Deep: true, Limits: policy.Limits{PIDs: 24}, Want: Want{Stdout: "EAGAIN 23\n"}, Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}, noLimitOfPods}, Python: `
 import errno, os, signal
 children = []
 try:
@@ -46,7 +50,7 @@ try:
         children.append(child)
 except OSError as e: print(errno.errorcode[e.errno], len(children))
 for child in children: os.kill(child, 9); os.waitpid(child, 0)`},
-		{Group: "resources", Name: "thread bomb", Limits: policy.Limits{PIDs: 24}, Want: Want{Stdout: "RuntimeError 23\n"}, Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}}, Python: `
+		{Group: "resources", Name: "thread bomb", Limits: policy.Limits{PIDs: 24}, Want: Want{Stdout: "RuntimeError 23\n"}, Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}, noLimitOfPods}, Python: `
 import os, threading
 stop, n = threading.Event(), 0
 try:
@@ -57,7 +61,7 @@ except RuntimeError: print('RuntimeError', n, flush=True)
 os._exit(0)`},
 		{Group: "resources", Name: "fork bomb that never rests", Limits: policy.Limits{PIDs: 24, Timeout: 6 * time.Second, Grace: 100 * time.Millisecond},
 			Want:  Want{Status: result.StatusTimedOut, Signal: 9, Explanation: killed, Seconds: 20},
-			Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}}, Python: `
+			Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}, noLimitOfPods}, Python: `
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 while True:

@@ -40,7 +40,7 @@ type Place struct {
 
 // Ask runs a batch and judges its answers.
 func (p Place) Ask(ctx context.Context, b Batch) []Verdict {
-	res, more, err := p.run(ctx, b.Group, Run{Python: b.Python, Limits: policy.Limits{Timeout: 5 * time.Minute, Memory: policy.GiB, CPUs: 2, PIDs: 256}})
+	res, more, err := p.run(ctx, b.Group, Run{Python: b.Python, Limits: policy.Limits{Timeout: 5 * time.Minute, Memory: policy.GiB, CPUs: 2, PIDs: p.Machine.PIDs(256)}})
 	if err != nil {
 		all := make([]Verdict, len(b.Questions))
 		for i, q := range b.Questions {
@@ -127,10 +127,23 @@ func (p Place) run(ctx context.Context, name string, r Run) (*result.Result, []s
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	wrong, hostErr := p.lookAtHost(ctx, res, final, beside, before)
+	if p.Machine.Pod {
+		wrong = append(wrong, takeWarning(res)...)
+	}
 	if r.want(p.Machine).Status != result.StatusStartFailed {
 		hostErr = errors.Join(err, hostErr)
 	}
 	return res, wrong, errors.Join(hostErr, p.Runner.Store().Remove(res.ID))
+}
+
+// takeWarning takes the warning from a result that every run in a pod has, and reports if it is missing.
+func takeWarning(res *result.Result) (wrong []string) {
+	before := len(res.Warnings)
+	res.Warnings = slices.DeleteFunc(res.Warnings, func(w string) bool { return strings.HasPrefix(w, "the engine does not enforce all limits; ") })
+	if len(res.Warnings) != before-1 {
+		return []string{"the result does not say that the engine does not enforce all limits"}
+	}
+	return nil
 }
 
 // warm has a container wait for a run. One that is refused has none.

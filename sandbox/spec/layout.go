@@ -19,6 +19,8 @@ import (
 type Layout struct {
 	// Script and Final are host paths; see [Request].
 	Script, Final string
+	// Claim is the input, if it is a volume of a cluster. Then there is no entry for it.
+	Claim *Claim
 	// Entries are the input, the mounts and the trees, each after all that it lies in.
 	Entries []Entry
 	// Masks are hidden paths, canaries in an entry included. They have no role yet.
@@ -58,7 +60,10 @@ func (c Canary) Text() string { return Mask{Target: c.Target, Dir: c.Dir}.Text()
 // a rule, as a [*policy.FieldError]; nothing else of the request is checked.
 func NewLayout(req Request) (Layout, error) {
 	l := Layout{Script: req.Script, Final: req.Final}
-	if req.Input != "" {
+	var claimErr error
+	if IsClaim(req.Input) {
+		l.Claim, claimErr = ParseClaim(req.Input)
+	} else if req.Input != "" {
 		l.Entries = append(l.Entries, Entry{Role: RoleInput, Source: req.Input, Target: InputDir, Dir: true})
 	}
 	for _, m := range req.Mounts {
@@ -73,7 +78,7 @@ func NewLayout(req Request) (Layout, error) {
 		l.Masks = append(l.Masks, Mask{Target: strings.TrimSuffix(text, "/"), Dir: strings.HasSuffix(text, "/")})
 	}
 	l.addCanaries(req)
-	return l, err
+	return l, errors.Join(claimErr, err, l.checkClaim())
 }
 
 // dirNames are names that usually belong to directories.
@@ -91,7 +96,7 @@ func (l *Layout) addCanaries(req Request) {
 		}
 		target := strings.TrimSuffix(text, "/")
 		c := Canary{target, target != text || slices.Contains(dirNames, path.Base(target))}
-		if Below(target, InputDir) && !l.Contains(target) {
+		if l.Claim == nil && Below(target, InputDir) && !l.Contains(target) {
 			continue
 		}
 		l.Canaries = append(l.Canaries, c)
@@ -141,6 +146,29 @@ func (l Layout) Shows(target, inside string) bool {
 func (l Layout) Contains(inside string) bool {
 	_, rel, ok := l.Lookup(inside)
 	return ok && rel != "."
+}
+
+// checkClaim refuses paths in an input that only the cluster can see.
+func (l Layout) checkClaim() error {
+	if l.Claim == nil {
+		return nil
+	}
+	var errs []error
+	refuse := func(field, target string) {
+		if Within(target, InputDir) {
+			errs = append(errs, &policy.FieldError{Field: field, Value: fmt.Sprintf("%.200q", target), Rule: "lies in the input, which is a volume of the cluster"})
+		}
+	}
+	for _, e := range l.Entries {
+		refuse(e.Role, e.Target)
+	}
+	for _, m := range l.Masks {
+		refuse("mask", m.Target)
+	}
+	for _, c := range l.Canaries {
+		refuse("canary", c.Target)
+	}
+	return errors.Join(errs...)
 }
 
 func (l Layout) checkTargets() error {

@@ -39,8 +39,8 @@ type Request struct {
 	// Args are the arguments of Script, or further words of Command.
 	Args []string `json:"args,omitempty"`
 
-	// Input is a host directory that is mounted read-only as ./input. Without one,
-	// ./input is empty.
+	// Input is a host directory that is mounted read-only as ./input, or a [Claim] as text:
+	// pvc://NAME/PATH. Without one, ./input is empty.
 	Input string `json:"input,omitzero"`
 	// Final is the host directory that is mounted writable as ./final. It is created if
 	// it is missing, and emptied first (EX-002). The default is a directory in the run's
@@ -273,6 +273,8 @@ type Host struct {
 	// Unseen says why programs of the engine cannot be observed from here; empty if no
 	// reason is known.
 	Unseen string
+	// Claims says that a [Claim] can be the input.
+	Claims bool
 }
 
 // Limits that an engine may be unable to enforce; see [Host] and [Class].

@@ -196,6 +196,8 @@ type Bind struct {
 	Role     string `json:"role"`
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"read_only"`
+	// Claim is the source, if it is a volume of the cluster.
+	Claim *Claim `json:"claim,omitzero"`
 }
 
 // Roles of bind mounts. The roles of mounts and trees end in a dash and their number in

@@ -82,7 +82,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 	flags := cmd.Flags()
 	// Arguments after the script belong to the script.
 	flags.SetInterspersed(false)
-	flags.StringVar(&f.input, "input", "", "`directory` that the program finds, read-only, as ./input")
+	flags.StringVar(&f.input, "input", "", "`directory` that the program finds, read-only, as ./input; in a cluster also pvc://NAME/PATH")
 	flags.StringVar(&f.final, "final", "", "`directory` for what the program leaves in ./final; what no run left there is moved aside")
 	f.mounts.Register(flags)
 	f.aliases.Register(flags)

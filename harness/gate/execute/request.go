@@ -40,7 +40,7 @@ const (
 func (x *run) common(name string) sandbox.Request {
 	req := sandbox.Request{
 		ID: record.NewID(time.Now()), Name: runName(name), Labels: map[string]string{},
-		Image: cmp.Or(x.m.Toolchain.ImageID, x.m.Toolchain.Image), AllowUnlocked: !x.m.Mode.ClaimGrade,
+		Image: imageOf(x.m.Toolchain), AllowUnlocked: !x.m.Mode.ClaimGrade,
 		User: x.o.Request.User, Runtime: x.o.Request.Runtime, Transfer: x.o.Request.Transfer,
 		Env: environment(x.m.EnvPolicy, nil, x.path), NoDeadline: true,
 	}
@@ -163,4 +163,13 @@ func runName(name string) string {
 		name = name[:longest]
 	}
 	return name
+}
+
+// imageOf names the image by its ID. A reference by that very digest stays as it is: a cluster
+// finds no image by a digest alone.
+func imageOf(t evidence.Toolchain) string {
+	if t.ImageID == "" || strings.HasSuffix(t.Image, "@"+t.ImageID) {
+		return t.Image
+	}
+	return t.ImageID
 }

@@ -99,6 +99,9 @@ func (e *StartError) Hint() string { return e.hint }
 // that nothing is wrong yet. It is pure.
 func troubleOf(pod *corev1.Pod) (trouble *StartError, wait bool) {
 	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "persistentvolumeclaim") && strings.Contains(c.Message, "not found") {
+			return &StartError{Reason: c.Reason, Message: c.Message, hint: "see the claims of the namespace with: kubectl get persistentvolumeclaims"}, false
+		}
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return &StartError{Reason: c.Reason, Message: c.Message, hint: "ask for less memory, fewer processors or GPUs, or wait longer with --schedule-timeout (kubernetes.schedule_timeout); see: kubectl describe nodes"}, true
 		}

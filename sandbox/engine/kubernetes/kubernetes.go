@@ -293,7 +293,7 @@ func (e *adapter) Info(ctx context.Context) (engine.Info, error) {
 		Name: "Kubernetes", Version: server.String(), APIVersion: fmt.Sprintf("%d.%d", server.Major(), server.Minor()),
 		ID: "kubernetes-" + hex.EncodeToString(id[:8]), OS: "linux", Address: e.rest.Host,
 		Seccomp: true, MemoryLimit: true, CPUQuota: true, Refills: true,
-		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced(), Filter: e.config.filter(), GPUs: e.config.gpus()},
+		Host: spec.Host{Seccomp: true, Unenforced: e.unenforced(), Filter: e.config.filter(), GPUs: e.config.gpus(), Claims: true},
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,6 +48,7 @@ const (
 	spoolDir    = "/evalbox-spool"
 	lineDir     = "/evalbox-line"
 	filesDir    = spec.VolumeDir
+	claimsDir   = "/evalbox-claims"
 	porterPath  = programsDir + "/porter"
 	initPath    = programsDir + "/init"
 	shmDir      = "/dev/shm"
@@ -93,10 +95,12 @@ func jobName(name string) string {
 	return strings.TrimRight(plain[:min(len(plain), 46)], "-") + "-" + hex.EncodeToString(sum[:])[:16]
 }
 
-// mount is one mount of the files of a run: a path of the volume, and where it is seen.
+// mount is one mount of the files of a run: a path of the volume, and where it is seen. Claim is another
+// volume than that of the run, if it is not empty.
 type mount struct {
 	subPath, target string
 	readOnly        bool
+	claim           string
 }
 
 // mountsOf returns the mounts of a class, the outer ones first. The sources lie below the volume of
@@ -106,12 +110,16 @@ func mountsOf(class spec.Class, sources engine.Sources, base string) ([]mount, e
 	add := func(role, target string, readOnly bool) error {
 		source, ok := sources[role]
 		if rel, inside := strings.CutPrefix(source, base+"/"); ok && inside {
-			mounts = append(mounts, mount{rel, target, readOnly})
+			mounts = append(mounts, mount{subPath: rel, target: target, readOnly: readOnly})
 			return nil
 		}
 		return fmt.Errorf("%w: %s, for %s: a pod has the files of its own volume alone", engine.ErrNoSource, source, target)
 	}
 	for _, bind := range class.Binds {
+		if bind.Claim != nil {
+			mounts = append(mounts, mount{subPath: bind.Claim.Path, target: bind.Target, readOnly: true, claim: bind.Claim.Name})
+			continue
+		}
 		if err := add(bind.Role, bind.Target, bind.ReadOnly); err != nil {
 			return nil, err
 		}
@@ -268,8 +276,19 @@ func (p plan) pod(uid, gid int64) corev1.PodSpec {
 		// be there.
 		porter.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{porterPath, "await", spoolDir}}}}
 	}
-	for _, m := range p.mounts {
-		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: filesVolume, SubPath: m.subPath, MountPath: m.target, ReadOnly: m.readOnly})
+	for i, m := range p.mounts {
+		volume := filesVolume
+		if m.claim != "" {
+			volume = fmt.Sprintf("claim-%d", i)
+			pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: m.claim, ReadOnly: true}}})
+			if m.subPath != "" {
+				whole := path.Join(claimsDir, volume)
+				porter.VolumeMounts = append(porter.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: whole, ReadOnly: true})
+				porter.Command = append(porter.Command, path.Join(whole, m.subPath))
+			}
+		}
+		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: volume, SubPath: m.subPath, MountPath: m.target, ReadOnly: m.readOnly})
 	}
 	if p.claims() {
 		pod.ResourceClaims = []corev1.PodResourceClaim{{Name: gpuClaim, ResourceClaimTemplateName: ptr.To(jobName(p.meta.Name))}}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -363,6 +364,9 @@ func (e *adapter) porterError(ctx context.Context, job string, err error) error 
 		return &callError{engine.ErrUnavailable, fmt.Errorf("container %s: %w", job, err)}
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(err.Error(), claimsDir):
+		return &StartError{Reason: "NoInput", Message: "the input is not a directory of its volume: " + strings.TrimPrefix(err.Error(), claimsDir),
+			hint: "see the files of the volume; an input is pvc://NAME/PATH"}
 	}
 	return fmt.Errorf("container %s: %w", job, err)
 }

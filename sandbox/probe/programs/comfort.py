@@ -175,8 +175,10 @@ def localhost_by_name():
     return "127.0.0.1" if "127.0.0.1" in found and found <= {"127.0.0.1", "::1"} else found
 
 
+# The name of a pod has the address of the pod.
 #= True
 #=runsc [Errno -3] Temporary failure in name resolution
+#=pod False
 def own_name_resolves():
     import socket
     try:

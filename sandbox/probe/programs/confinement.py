@@ -223,7 +223,9 @@ def writes_to_the_program():
         "chmod": (os.chmod, path, 0o777), "unlink": (os.unlink, path), "rename": (os.rename, path, path + ".old")})
 
 
+# In a pod the directory above belongs to the kubelet.
 #= EBUSY
+#=pod EPERM
 def final_replaced():
     return all_refused({"rename": (os.rename, "/work/final", "/work/elsewhere"), "rmdir": (os.rmdir, "/work/final"),
                         "input": (os.rename, "/work/input", "/work/elsewhere")})
@@ -305,8 +307,10 @@ def addresses_of_the_kernel():
         return "hidden"
 
 
+# The kubelet mounts a file for last words.
 #= fd full mqueue null ptmx pts random shm stderr stdin stdout tty urandom zero
 #=runsc fd full fuse net null ptmx pts random shm stderr stdin stdout tty urandom zero
+#=pod fd full mqueue null ptmx pts random shm stderr stdin stdout termination-log tty urandom zero
 def devices():
     return " ".join(sorted(n for n in os.listdir("/dev") if n != "core" and n != "console"))
 
@@ -324,8 +328,10 @@ def input_for_a_terminal():
     return all_refused({str(fd): (fcntl.ioctl, fd, 0x5412, b"x") for fd in (0, 1, 2)})
 
 
+# A pod has init under the name that it has in the image of the programs.
 #= 1 evalbox-init
 #=runsc 1 evalbox-init
+#=pod 1 init
 def processes():
     alive = sorted(int(n) for n in os.listdir("/proc") if n.isdigit())
     others = [n for n in alive if n not in (1, os.getpid(), os.getppid())]
@@ -340,7 +346,9 @@ def sockets_of_the_host():
 
 
 # Abstract sockets belong to the network namespace: those of the host are not there.
+# The containers of a pod share the network namespace, which lists the names of its sockets. The path of this one is not in the container.
 #= none
+#=pod /.*evalbox-spool/porter.sock.*/
 def abstract_sockets():
     try:
         names = [line.split()[7] for line in open("/proc/net/unix").read().splitlines()[1:] if len(line.split()) > 7]
@@ -474,8 +482,10 @@ def shared_memory_of_others():
 
 
 # The name server is one of the addresses for documentation, which nobody has.
+# A pod has the name server of its cluster.
 #= sandbox 192.0.2.53
 #=runsc /sandbox .*/
+#=pod /sandbox .*/
 def name_of_the_container():
     import socket
     return " ".join([socket.gethostname()] + [line.split()[1] for line in open("/etc/resolv.conf") if line.startswith("nameserver")])
@@ -513,8 +523,10 @@ def writable_directories():
     return " ".join(sorted(p for p in found if "/probe" not in p and not p.startswith(("/tmp/", "/work/final/", "/work/__"))))
 
 
+# The kubelet has no such options for a volume. No new privileges, no capabilities and the devices of the cgroup stand in for them.
 #= nosuid nodev
 #=runsc ['/tmp', '/work', '/dev/shm']
+#=pod ['/tmp', '/work', '/dev/shm']
 def options_of_the_mounts():
     wrong = []
     for line in open("/proc/self/mounts"):

@@ -204,7 +204,8 @@ func (f *fetching) connection(conn io.ReadWriter) (progress bool, err error) {
 	}
 }
 
-// Start lets the program's container start.
+// Start lets the program's container start. An [fs.ErrNotExist] means that a
+// directory that it needs does not exist.
 func Start(ctx context.Context, dial Dial, budget time.Duration) error {
 	return ask(ctx, dial, budget, channelOpen)
 }
@@ -219,9 +220,16 @@ func ask(ctx context.Context, dial Dial, budget time.Duration, channel string) e
 		if err := writeHeader(conn, Header{Channel: channel}); err != nil {
 			return false, err
 		}
-		kind, _, err := readRecord(bufio.NewReader(conn), make([]byte, maxRecord))
+		kind, payload, err := readRecord(bufio.NewReader(conn), make([]byte, maxRecord))
 		if err == nil && kind != 'z' {
 			err = errRecord
+		}
+		var v verdict
+		if err == nil {
+			err = json.Unmarshal(payload, &v)
+		}
+		if err == nil && v.Missing {
+			err = &finalError{fmt.Errorf("%s: %w", v.Error, fs.ErrNotExist)}
 		}
 		return false, err
 	})

@@ -23,6 +23,19 @@ type Config struct {
 	Window time.Duration
 	// Limit is how many bytes of each stream are kept, about.
 	Limit int64
+	// Needs are directories that must exist before the program's container starts: the kubelet would
+	// create them in volumes that are not the run's.
+	Needs []string
+}
+
+// missing names a directory that does not exist; empty if none does.
+func (c Config) missing() string {
+	for _, dir := range c.Needs {
+		if at, err := os.Stat(dir); err != nil || !at.IsDir() {
+			return dir
+		}
+	}
+	return ""
 }
 
 const (
@@ -272,6 +285,10 @@ func (s *server) handle(conn net.Conn) {
 		}
 		s.serveFill(conn, from, head)
 	case channelOpen:
+		if dir := s.config.missing(); dir != "" {
+			_ = writeJSON(conn, 'z', verdict{Error: dir, Missing: true})
+			return
+		}
 		s.mu.Lock()
 		select {
 		case <-s.opened:
