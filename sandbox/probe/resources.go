@@ -104,7 +104,9 @@ except OSError as e: print(errno.errorcode[e.errno], n)`},
 			Want: Want{Status: result.StatusDiskLimit, Code: 153, Signal: 25, Outputs: []string{"big 0644 1048576"}, Warnings: []string{"/final/big is exactly as large as a file may be, 1MiB .*/"}}},
 		{Group: "resources", Name: "the disk limit with many files", Limits: policy.Limits{Disk: policy.MiB, OutputFiles: 5},
 			Want: Want{Status: result.StatusDiskLimit, Code: 143, Signal: 15,
-				Outputs: []string{"/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/"}, Skipped: []string{"/\\d+ other: more than 5 entries/"}}, Python: `
+				Outputs: []string{"/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/"}, Skipped: []string{"/\\d+ other: more than 5 entries/"}},
+			Under: []TraitWant{{Trait: "pod", Why: listedByCopy, Want: Want{Status: result.StatusDiskLimit, Code: 143, Signal: 15,
+				Outputs: []string{"/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/", "/\\d+ 0644 4096/"}, Skipped: []string{"/\\d+ other: more than 5 entries/"}, Warnings: []string{"/final held more than could be listed: .*/"}}}}, Python: `
 import time
 for n in range(4000):
     with open('final/%d' % n, 'wb') as f: f.write(bytes(4096))
