@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/policy"
 )
@@ -26,13 +27,13 @@ func (c Claim) Text() string { return strings.TrimSuffix(claimScheme+c.Name+"/"+
 func IsClaim(input string) bool { return strings.HasPrefix(input, claimScheme) }
 
 // claimName is a name of an object of Kubernetes.
-var claimName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+var claimName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`) })
 
 // ParseClaim reads the text of a claim. An error is a [*policy.FieldError].
 func ParseClaim(text string) (*Claim, error) {
 	name, rest, _ := strings.Cut(strings.TrimPrefix(text, claimScheme), "/")
 	rest = strings.TrimSuffix(rest, "/")
-	if !IsClaim(text) || !claimName.MatchString(name) || rest != "" && (path.Clean("/"+rest) != "/"+rest || strings.ContainsAny(rest, "\x00:")) {
+	if !IsClaim(text) || !claimName().MatchString(name) || rest != "" && (path.Clean("/"+rest) != "/"+rest || strings.ContainsAny(rest, "\x00:")) {
 		return nil, &policy.FieldError{Field: "input", Value: fmt.Sprintf("%.200q", text), Rule: "is not pvc://NAME/PATH with the name of a PersistentVolumeClaim and a clean path in it"}
 	}
 	return &Claim{Name: name, Path: rest}, nil

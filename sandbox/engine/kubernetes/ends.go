@@ -99,11 +99,8 @@ func (e *StartError) Hint() string { return e.hint }
 // that nothing is wrong yet. It is pure.
 func troubleOf(pod *corev1.Pod) (trouble *StartError, wait bool) {
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "persistentvolumeclaim") && strings.Contains(c.Message, "not found") {
-			return &StartError{Reason: c.Reason, Message: c.Message, hint: "see the claims of the namespace with: kubectl get persistentvolumeclaims"}, false
-		}
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return &StartError{Reason: c.Reason, Message: c.Message, hint: "ask for less memory, fewer processors or GPUs, or wait longer with --schedule-timeout (kubernetes.schedule_timeout); see: kubectl describe nodes"}, true
+			return unscheduled(c)
 		}
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -130,6 +127,14 @@ func troubleOf(pod *corev1.Pod) (trouble *StartError, wait bool) {
 }
 
 const imageHint = "check that the nodes can pull the image by this digest (that of the run, or kubernetes.programs), and that kubernetes.pull_secrets names its credentials; push a local image with: sandbox image push"
+
+// unscheduled says why a pod has no node, and whether it may get one later.
+func unscheduled(c corev1.PodCondition) (trouble *StartError, wait bool) {
+	if strings.Contains(c.Message, "persistentvolumeclaim") && strings.Contains(c.Message, "not found") {
+		return &StartError{Reason: c.Reason, Message: c.Message, hint: "see the claims of the namespace with: kubectl get persistentvolumeclaims"}, false
+	}
+	return &StartError{Reason: c.Reason, Message: c.Message, hint: "ask for less memory, fewer processors or GPUs, or wait longer with --schedule-timeout (kubernetes.schedule_timeout); see: kubectl describe nodes"}, true
+}
 
 func isTemporary(message string) bool {
 	return strings.Contains(message, "i/o timeout") || strings.Contains(message, "connection refused") || strings.Contains(message, "TLS handshake timeout")
