@@ -60,7 +60,7 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/stage/stage.go":                    {"fsx.WriteFile": ofRecord, "os.OpenFile": ofRecord, "os.Remove": ofRecord},
 	"sandbox/stage/trees.go":                    {"fsx.Remove": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord},
 	"sandbox/engine/kubernetes/porter/probe.go": {"os.Open": ofPorter},
-	"sandbox/engine/kubernetes/porter/serve.go": {"os.Mkdir": ofPorter},
+	"sandbox/engine/kubernetes/porter/serve.go": {"os.Mkdir": ofPorter, "os.Stat": "only whether a directory of a volume of the cluster exists is asked, in a container without other files"},
 	"sandbox/engine/kubernetes/porter/spool.go": {"os.OpenFile": ofPorter, "os.Remove": ofPorter},
 	"harness/contract/adapter/cache.go":         {"fsx.Read": ofRecord, "fsx.WriteFile": ofRecord, "os.Lstat": ofCaller, "os.MkdirAll": ofRecord, "os.RemoveAll": ofRecord},
 	"harness/contract/adapter/golden.go":        {"fsx.Read": ofCaller, "fsx.WriteFile": ofCaller, "os.MkdirAll": ofCaller},
