@@ -92,7 +92,7 @@ var contractFields = []struct{ names, field, code, hint string }{
 	{"timeout", "sandbox.timeout_ms", "CX-02", hintMachine},
 	{"memory", "sandbox.memory_mb", "CX-02", hintMachine},
 	{"cpus", "sandbox.cpu_cores", "CX-02", hintMachine},
-	{"pids-limit", "sandbox.processes.max_children", "CX-02", ""},
+	{"pids-limit", "sandbox.processes.max_children", "CX-02", "for an engine that cannot enforce it, permit such runs with SANDBOX_ALLOW_UNENFORCED=true"},
 	{"no-fork", "sandbox.processes.allow_fork", "CX-02", ""},
 	{"capture-stdout", "outputs.capture.stdout_bytes", "CX-05", ""},
 	{"capture-stderr", "outputs.capture.stderr_bytes", "CX-05", ""},

@@ -66,7 +66,7 @@ var severity = []struct {
 	{ReasonGateFailed, "BLOCKED", "the whole output is in evidence/run_log.txt of the gate directory"},
 	{ReasonRegression, "INVARIANT_VIOLATION", "evidence/tests.json of the gate directory has the tests that failed before and now"},
 	{ReasonNoTests, "EVIDENCE_INCOMPLETE", "a report of tests must have at least one test that ran, and one gate must be of the kind tests; see docs/gate.md"},
-	{ReasonIncomplete, "EVIDENCE_INCOMPLETE", "fix what is named and run the gate again; the wish may need a higher limits.log for output that was cut, allow_unobserved for an engine that cannot observe attempts, or a report for tests without one; see docs/gate.md"},
+	{ReasonIncomplete, "EVIDENCE_INCOMPLETE", "fix what is named and run the gate again; the wish may need a higher limits.log for output that was cut, allow_unobserved for an engine that cannot observe attempts, a report for tests without one, or the setting allow_unenforced for a limit that a cluster does not enforce; see docs/gate.md"},
 	{ReasonNondeterministic, "NON_REPRODUCIBLE", "evidence/normalization.json has the places; add rules with normalize in the wish, or allow_suspects"},
 	{ReasonNonReproducible, "NON_REPRODUCIBLE", "something differs from run to run: order, time, or random numbers without a seed"},
 	// The last one: a gate without its program needs information only if nothing else is wrong.
