@@ -170,6 +170,7 @@ var (
 // Connect returns the engine of a cluster. It does not talk to the cluster yet. An error is a
 // [*policy.FieldError], or an [engine.ErrUnavailable] with a hint if no cluster is configured.
 func Connect(config Config) (engine.Engine, error) {
+	silence()
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = config.Kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: config.Context}
@@ -201,7 +202,6 @@ func newAdapter(config Config, client *rest.Config) (*adapter, error) {
 	if config.GPUResource == "" {
 		config.GPUResource = DefaultGPUResource
 	}
-	silence()
 	client.QPS, client.Burst = 100, 200
 	client.UserAgent = "evalbox"
 	api, err := newClients(client, config.Namespace)
