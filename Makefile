@@ -188,7 +188,13 @@ soak: image engines ## faults at every step, 1,000 runs and mixed load, and the 
 	  $(AS_ROOT) hack/engine run $$engine go run ./hack/faults $$part; done; done
 	@[ -n '$(CORPUS)' ] || { echo 'soak: CORPUS=DIR must name the directory of programs with an expectations.json' >&2; exit 2; }
 	@$(MAKE) hostile CORPUS='$(CORPUS)'
-	@for cluster in $(CLUSTERS); do $(MAKE) soak-$$cluster; done
+	@for cluster in $(CLUSTERS); do $(MAKE) hostile-$$cluster soak-$$cluster; done
+
+.PHONY: hostile-kubernetes
+hostile-kubernetes: image init-image ## the hostile suite in pods of a real Kubernetes
+	@hack/engine build kubernetes
+	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes \
+	  go test -timeout 20m $(TEST_FLAGS) ./hack/hostile
 
 .PHONY: soak-kubernetes
 soak-kubernetes: image init-image ## 200 scripts in one batch, and a batch that is killed ten times, on a real Kubernetes

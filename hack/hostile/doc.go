@@ -1,6 +1,7 @@
 // Package hostile is the hostile suite: it asks every probe of sandbox/probe on the engine of
-// DOCKER_HOST, or on a cluster if EVALBOX_KUBERNETES_IMAGE names its image, as hack/cluster does, and those that need more than one run: servers of names and of TLS, pairs of
-// runs, gates, contracts, images and archives. Its tests print a table of probes and engines.
+// DOCKER_HOST, or on a cluster if EVALBOX_KUBERNETES_IMAGE names its image, as hack/cluster does.
+// It also has those that need more than one run: servers of names and of TLS, pairs of runs, gates,
+// contracts, images and archives. Its tests print a table of probes and engines.
 //
 // These variables change what it does:
 //

@@ -227,7 +227,7 @@ func checkClaim(layout spec.Layout, host spec.Host) error {
 	if layout.Claim == nil || host.Claims {
 		return nil
 	}
-	return &policy.FieldError{Field: "input", Value: layout.Claim.Text(), Rule: "names a volume of a Kubernetes cluster, and the engine is not one",
+	return &policy.FieldError{Field: "input", Value: fmt.Sprintf("%q", layout.Claim.Text()), Rule: "names a volume of a Kubernetes cluster, and the engine is not one",
 		Hint: "give a directory, or choose the cluster with --engine kubernetes"}
 }
 
