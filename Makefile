@@ -50,7 +50,7 @@ AS_ROOT = $$([ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=$(ENGINE_ENV) env
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quickstart
 quickstart: image ## from nothing to a score: engine, CLI, image, example
