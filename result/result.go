@@ -128,6 +128,11 @@ type Result struct {
 	// Preload says whether the program ran in an interpreter that had imported modules
 	// before; nil unless the request asked for it.
 	Preload *Preload `json:"preload,omitempty"`
+	// Metrics sums up the measurements of the run; nil if there were none.
+	Metrics *Metrics `json:"metrics,omitempty"`
+	// StoppedBy is the rule of a run that a stop rule ended ([StatusStoppedByRule]), and the facts
+	// that fulfilled it; nil for other runs.
+	StoppedBy *StoppedBy `json:"stopped_by,omitempty"`
 
 	// Outputs are the regular files of ./final, sorted by path.
 	Outputs []Output `json:"outputs"`
@@ -140,6 +145,14 @@ type Result struct {
 	Trees []Tree `json:"trees"`
 	// Warnings are sentences for a careful reader.
 	Warnings []string `json:"warnings"`
+}
+
+// StoppedBy says which stop rule ended a run.
+type StoppedBy struct {
+	// Rule is the rule as it was given, such as "metric.loss is nan".
+	Rule string `json:"rule"`
+	// Reason is one sentence with the facts that fulfilled it.
+	Reason string `json:"reason"`
 }
 
 // Pool says whether a run had a container that was prepared ahead and had waited for it.

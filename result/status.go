@@ -28,12 +28,15 @@ const (
 	StatusStartFailed
 	// StatusEngineLost: the engine went away and the end was not seen.
 	StatusEngineLost
+	// StatusStoppedByRule: a stop rule of the caller ended the run.
+	StatusStoppedByRule
 )
 
 var statusNames = []string{
 	StatusExited: "exited", StatusSignaled: "signaled", StatusTimedOut: "timed_out",
 	StatusOutOfMemory: "out_of_memory", StatusDiskLimit: "disk_limit", StatusOutputLimit: "output_limit",
 	StatusCanceled: "canceled", StatusStartFailed: "start_failed", StatusEngineLost: "engine_lost",
+	StatusStoppedByRule: "stopped_by_rule",
 }
 
 // Statuses returns all valid statuses in the order of the constants. The

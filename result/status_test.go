@@ -12,7 +12,7 @@ import (
 func TestStatusNames(t *testing.T) {
 	want := []string{
 		"exited", "signaled", "timed_out", "out_of_memory", "disk_limit",
-		"output_limit", "canceled", "start_failed", "engine_lost",
+		"output_limit", "canceled", "start_failed", "engine_lost", "stopped_by_rule",
 	}
 	var got []string
 	for _, s := range Statuses() {

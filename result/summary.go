@@ -107,6 +107,11 @@ func (r Result) Ending() string {
 		return "did not start"
 	case StatusEngineLost:
 		return "the engine was lost"
+	case StatusStoppedByRule:
+		if r.StoppedBy != nil {
+			return "stopped by the rule " + r.StoppedBy.Rule
+		}
+		return "stopped by a rule"
 	}
 	return r.Status.String()
 }

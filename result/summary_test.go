@@ -45,6 +45,8 @@ func TestEnding(t *testing.T) {
 		"did not start: the command is not in the image": {Status: StatusStartFailed, ExitCode: 127},
 		"did not start: the command cannot be executed":  {Status: StatusStartFailed, ExitCode: 126},
 		"the engine was lost":                            {Status: StatusEngineLost},
+		"stopped by the rule metric.loss is nan": {Status: StatusStoppedByRule,
+			StoppedBy: &StoppedBy{Rule: "metric.loss is nan"}},
 	}
 	seen := map[Status]bool{}
 	for want, res := range tests {
