@@ -25,6 +25,8 @@ type Point struct {
 	Seconds float64 `json:"seconds"`
 	// Usage is a measurement of the machine; nil for metrics of the program.
 	Usage *Usage `json:"usage,omitempty"`
+	// Index counts the lines of metrics that the program printed, from 1; 0 for a measurement.
+	Index int64 `json:"index,omitempty"`
 	// Step is the program's own count of its steps; nil if it printed none.
 	Step *float64 `json:"step,omitempty"`
 	// Values are the program's metrics by their names.
