@@ -165,7 +165,7 @@ func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note rec
 		a.at("ended")
 	}
 	if e := &a.evidence; e.Stop == outcome.StopNone && (e.End.Cause == engine.BySignal || !e.End.Reported) {
-		e.Stop = outcome.StopReason(note.Stop) // the dead controller had asked for the end
+		e.Stop, e.StoppedBy = outcome.StopReason(note.Stop), note.StoppedBy // the dead controller had asked for the end
 	}
 	switch e := &a.evidence; {
 	case e.End.NoJob:
@@ -235,6 +235,7 @@ func (a *run) letGo() error {
 	}
 	a.output.Close()
 	a.stopWatch()
+	a.meter.close() // the points are of the process that finishes the run
 	return a.stage.Close()
 }
 

@@ -22,6 +22,7 @@ const collectBudget = 30 * time.Minute
 func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	a.stopWatch()
+	a.meter.wait()
 	e := &a.evidence
 	e.FileLimit = a.spec.Job.FileSize != nil && a.spec.Job.FileSize.Soft == a.spec.Job.DiskBytes
 	// Nothing can change the files any more if all processes of the program are dead.
@@ -39,6 +40,10 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	for _, warning := range a.output.Close() {
 		a.warn.add("%s", warning)
 	}
+	measured, err := a.meter.close()
+	if err != nil {
+		a.warn.add("%v", err)
+	}
 	if e.Stop == outcome.StopDiskFull {
 		a.stage.NameHogs(ctx)
 	}
@@ -48,7 +53,11 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	a.at("collected")
 	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
 	res := a.result(decided, left, observed)
-	err := a.stage.WriteResult(res)
+	res.Metrics, res.StoppedBy = measured, e.StoppedBy
+	if decided.Status == result.StatusExited && (e.End.Reported || res.OutputComplete) {
+		a.meter.finished()
+	}
+	err = a.stage.WriteResult(res)
 	a.at("written")
 	var removeErr error
 	if a.spec.Job.Keep && a.container != nil {
@@ -196,6 +205,7 @@ func (a *run) abandon(ctx context.Context) error {
 	a.observer.Close()
 	a.proxy.Close()
 	a.output.Close()
+	_, _ = a.meter.close() // nothing was measured
 	return errors.Join(append(errs, a.stage.Discard(ctx))...)
 }
 

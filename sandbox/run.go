@@ -81,7 +81,7 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*result.Result, error) {
 	began := time.Now()
 	plan, err := r.plan(ctx, req) // 1 plan, 2 image
-	if err != nil {
+	if err = errors.Join(err, checkPeers(req.StopWhen, o.hooks.Peers)); err != nil {
 		return nil, err
 	}
 	plan.named, plan.more = o.named, o.hooks.More
@@ -159,6 +159,7 @@ type run struct {
 	proxy    *egress.Session
 	observer *observe.Observer
 	output   *stream.Output
+	meter    *meter
 
 	// journal is what another process needs to finish the run.
 	journal record.Journal
@@ -398,7 +399,10 @@ func (a *run) create(ctx context.Context, sources engine.Sources, until time.Tim
 // openOutput makes the files of the record that the streams are recorded in.
 func (a *run) openOutput() (err error) {
 	job := a.spec.Job
-	watch := []io.Writer{&a.score}
+	if a.meter, err = a.newMeter(); err != nil {
+		return err
+	}
+	watch := []io.Writer{&a.score, a.meter}
 	if a.io.WatchStdout != nil {
 		watch = append(watch, a.io.WatchStdout)
 	}
@@ -497,6 +501,7 @@ func (a *run) start(ctx context.Context) error {
 	}
 	a.at("granted")
 	// From here on the program may run, and another process can finish the run.
+	a.journal.Started = time.Now().UTC()
 	a.journal.Deadline = time.Now().Add(a.programLimit() + a.slack()).UTC() // the wait is over
 	a.journal.Ref, a.journal.Final, a.journal.Warnings = record.Ref(a.container.Ref()), a.stage.Ownership(), a.warn.sorted()
 	if err := a.writeJournal(); err != nil {
@@ -506,6 +511,7 @@ func (a *run) start(ctx context.Context) error {
 	if a.hooks.Started != nil {
 		a.hooks.Started()
 	}
+	a.meter.begin(time.Now())
 	streams := engine.Streams{Stdin: a.io.Stdin, Stdout: a.output.Stdout, Stderr: a.output.Stderr}
 	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job.WithSecrets(a.secrets), streams); {
 	case err == nil:
@@ -527,11 +533,12 @@ func (a *run) start(ctx context.Context) error {
 	return nil
 }
 
-// watch monitors the disk of the program until [run.finish].
+// watch monitors the disk of the program, and measures it, until [run.finish].
 func (a *run) watch(ctx context.Context) {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stopWatch = stop
 	a.stage.Watch(watching)
+	a.meter.watch(watching, a)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
