@@ -257,7 +257,9 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 	if b.Parallel == 1 {
 		admit = trial.InOrder(admit) // also when the next container is ready first
 	}
+	peers := h.peersOf(results)
 	b.h = h.expecting(&b.left).with(func(o *Options) {
+		o.Hooks.Peers = peers
 		o.Hooks.Admit = func(ctx context.Context) (func(), error) {
 			release, err := admit(ctx)
 			if err != nil || b.Running == nil {

@@ -93,6 +93,7 @@ func New(box sandbox.Box, opts Options) (*Harness, error) {
 		h.grader, h.graderSum, err = opts.Grader.read(context.Background())
 		errs = append(errs, err)
 	}
+	errs = append(errs, h.checkCache())
 	if opts.Cache != "" {
 		h.cache, err = openCache(opts.Cache)
 		errs = append(errs, err)

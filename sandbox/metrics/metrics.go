@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	_ "embed" // for the schema
 	"encoding/json"
 	"fmt"
 	"math"
@@ -10,6 +11,11 @@ import (
 
 // SchemaV1 names the wire form of [Point], a line of the file.
 const SchemaV1 = "evalbox/metrics/v1"
+
+// SchemaJSON is the JSON Schema (draft 2020-12) of [Point], for readers in other languages.
+//
+//go:embed schema.json
+var SchemaJSON []byte
 
 // File is the name of the file in the record of a run.
 const File = "metrics.jsonl"

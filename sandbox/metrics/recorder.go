@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,7 +96,10 @@ func (r *Recorder) open() {
 
 // Measure records a measurement of the machine, seconds after the start of the program.
 func (r *Recorder) Measure(seconds float64, u Usage) {
-	r.add(Point{Seconds: seconds, Usage: &u})
+	if u.CPUs != nil {
+		u.CPUs = new(rounded(*u.CPUs))
+	}
+	r.add(Point{Seconds: rounded(seconds), Usage: &u})
 }
 
 // Print records a line of metrics that the program printed. It does not keep the line.
@@ -104,8 +108,11 @@ func (r *Recorder) Print(seconds float64, line result.MetricLine) {
 	for name, value := range line.Values {
 		values[name] = Number(value)
 	}
-	r.add(Point{Seconds: seconds, Index: line.Index, Step: line.Step, Values: values})
+	r.add(Point{Seconds: rounded(seconds), Index: line.Index, Step: line.Step, Values: values})
 }
+
+// rounded keeps 3 decimals: a millisecond, or a thousandth of a processor.
+func rounded(f float64) float64 { return math.Round(f*1000) / 1000 }
 
 func (r *Recorder) add(p Point) {
 	r.mu.Lock()
@@ -120,14 +127,12 @@ func (r *Recorder) add(p Point) {
 		k.names = ""
 	}
 	r.seen[k]++
-	if (r.seen[k]-1)%r.every[k.kind] != 0 {
-		if p.Usage == nil {
-			r.last = &p
-		}
-		return
-	}
-	if p.Usage == nil {
+	if k.kind == printed {
 		r.last = nil
+		if (r.seen[k]-1)%r.every[printed] != 0 {
+			r.last = &p
+			return
+		}
 	}
 	r.write(p)
 	if r.err == nil && (r.count[k.kind] >= MaxPoints || r.size > maxBytes) {

@@ -57,10 +57,10 @@ func (s *sum) gpu(g GPU, period float64) {
 }
 
 func (s *sum) result() *result.Metrics {
-	m := &result.Metrics{IntervalSeconds: s.interval, MeanCPUs: ratio(s.cpuTime, s.cpuWall), PeakCPUs: s.peakCPUs,
+	m := &result.Metrics{IntervalSeconds: rounded(s.interval), MeanCPUs: rounded(ratio(s.cpuTime, s.cpuWall)), PeakCPUs: s.peakCPUs,
 		PeakProcesses: s.processes, PeakDiskBytes: s.disk, GPUs: []result.GPUMetrics{}}
 	for _, g := range s.gpus {
-		g.MeanUtilization = ratio(s.gpuTime[g.ID], s.gpuPeriod[g.ID])
+		g.MeanUtilization = rounded(ratio(s.gpuTime[g.ID], s.gpuPeriod[g.ID]))
 		m.GPUs = append(m.GPUs, g)
 	}
 	return m

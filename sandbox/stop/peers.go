@@ -66,9 +66,7 @@ type series struct {
 const maxSteps = 512
 
 // Add adds a value of a metric at a step.
-func (c *Curve) Add(metric string, step, value float64) { c.add(metric, step, value) }
-
-func (c *Curve) add(metric string, step, value float64) {
+func (c *Curve) Add(metric string, step, value float64) {
 	if c == nil || math.IsNaN(value) || math.IsInf(value, 0) || math.IsNaN(step) {
 		return
 	}

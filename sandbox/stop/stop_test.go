@@ -174,7 +174,7 @@ func TestMedianRule(t *testing.T) {
 func TestFinishedRunsArePeers(t *testing.T) {
 	peers := &Peers{}
 	for i := range MinPeers {
-		w := New(nil, peers)
+		w := New(parsed(t, "best metric.x < median - 100"), peers)
 		require.Nil(t, printed(w, float64(i)))
 		w.Finished()
 	}
@@ -184,6 +184,8 @@ func TestFinishedRunsArePeers(t *testing.T) {
 	_, runs = peers.median("x", 2)
 	require.Zero(t, runs, "no run got so far")
 	New(nil, nil).Finished()
+	New(nil, peers).Finished()
+	require.Len(t, peers.curves, MinPeers, "a run without such a rule is none")
 }
 
 func TestCurveIsBounded(t *testing.T) {

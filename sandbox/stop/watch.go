@@ -13,6 +13,8 @@ type Watch struct {
 	rules []Rule
 	peers *Peers
 	curve *Curve
+	// compared are the metrics that other runs may be compared by.
+	compared []string
 
 	plateaus map[int]*window
 	best     map[int]float64
@@ -21,11 +23,16 @@ type Watch struct {
 	spoke    float64
 }
 
-// Watch returns a watch over one run. peers are the runs of its batch; nil if it has none: then no rule
+// New returns a watch over one run. peers are the runs of its batch; nil if it has none: then no rule
 // may need any.
 func New(rules []Rule, peers *Peers) *Watch {
 	w := &Watch{rules: rules, peers: peers, plateaus: map[int]*window{}, best: map[int]float64{}, count: map[string]float64{}}
-	if peers != nil {
+	for _, r := range rules {
+		if r.NeedsPeers() {
+			w.compared = append(w.compared, r.metric)
+		}
+	}
+	if peers != nil && len(w.compared) > 0 {
 		w.curve = &Curve{}
 	}
 	return w
@@ -42,7 +49,9 @@ func (w *Watch) Print(seconds float64, line result.MetricLine) *result.StoppedBy
 		if line.Step != nil {
 			steps[name] = *line.Step
 		}
-		w.curve.add(name, steps[name], value)
+		if slices.Contains(w.compared, name) {
+			w.curve.Add(name, steps[name], value)
+		}
 	}
 	for i, r := range w.rules {
 		value, ok := line.Values[r.metric]
@@ -121,7 +130,7 @@ func (w *Watch) Tick(seconds float64, output int64) *result.StoppedBy {
 
 // Finished adds the run to the peers of later ones. It is for a run whose program ended by itself.
 func (w *Watch) Finished() {
-	if w.peers != nil {
+	if w.curve != nil {
 		w.peers.Add(w.curve)
 	}
 }
