@@ -26,7 +26,7 @@ func (m *Metrics) Jobs(n int) *Jobs {
 // Event counts an event, as [trial.Queue].Emit gets it.
 func (j *Jobs) Event(e trial.Event) {
 	switch {
-	case e.Run != "": // of a run of the job
+	case e.Run != "" || e.Role != "": // of a run of the job
 	case e.Kind == trial.EventStarted:
 		j.move(-1, 1)
 	case e.Kind == trial.EventKnown:

@@ -259,7 +259,8 @@ type harness struct{ trial.Harness }
 func (harness) Kind() string { return "test" }
 
 func (harness) Run(_ context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
-	emit(trial.Event{Kind: trial.EventStarted, Run: "r", Role: "program"})
+	emit(trial.Event{Kind: trial.EventStarted, Run: "r"})
+	emit(trial.Event{Kind: trial.EventStarted, Role: "program"})
 	if job.Name == "again" && job.Attempt == 1 {
 		return trial.Result{Verdict: trial.Inconclusive}, nil
 	}
@@ -282,7 +283,7 @@ func TestJobsOfAQueue(t *testing.T) {
 		Known: func(j trial.Job) (trial.Result, bool) { return trial.Result{Verdict: trial.Passed}, j.Name == "known" },
 		Emit: func(e trial.Event) error {
 			jobs.Event(e)
-			if e.Kind == trial.EventStarted && e.Run == "" {
+			if e.Kind == trial.EventStarted && e.Run == "" && e.Role == "" {
 				require.EqualValues(t, 1, value(t, registry, "evalbox_jobs_running"))
 				waited = append(waited, value(t, registry, "evalbox_jobs_waiting"))
 			}
