@@ -24,7 +24,7 @@ const maxError = 256
 // evalbox.image.id, evalbox.engine and evalbox.gpus, as far as they are known. Its status is Error if
 // the run has no conclusive result; a program that fails is not an error.
 //
-// Spans have nothing that a program wrote.
+// Spans have nothing that a program wrote. Calls to the engine are not traced.
 func Trace(b sandbox.Box, provider trace.TracerProvider) sandbox.Box {
 	return traced{b, provider.Tracer(scope)}
 }
@@ -45,7 +45,9 @@ func (b traced) Adopt(ctx context.Context, id string, opts ...sandbox.RunOption)
 func (b traced) run(ctx context.Context, name, id string, do func(context.Context) (*result.Result, error)) (*result.Result, error) {
 	ctx, span := b.tracer.Start(ctx, name)
 	defer span.End()
-	res, err := do(sandbox.WithTracer(ctx, func(step sandbox.Step) func(error) {
+	// The client of an engine would make a span of each of its calls, and there is no bound on them.
+	quiet := trace.ContextWithSpanContext(ctx, span.SpanContext())
+	res, err := do(sandbox.WithTracer(quiet, func(step sandbox.Step) func(error) {
 		_, child := b.tracer.Start(ctx, step.String())
 		return func(err error) {
 			if err != nil {

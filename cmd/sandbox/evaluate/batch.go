@@ -268,8 +268,8 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 			served.Expect(len(entries) - left.Done)
 		},
 		Running: p.Running, Events: served.Event,
-		Ended:   p.ended,
-		Ending:  func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
+		Ended:  p.ended,
+		Ending: func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
 	}
 	if f.dryRun {
 		left, err := h.Resumption(ctx, entries, b)
