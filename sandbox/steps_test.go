@@ -99,7 +99,7 @@ func TestTracersNest(t *testing.T) {
 func TestStepNames(t *testing.T) {
 	require.Equal(t, "plan", StepPlan.String())
 	require.Equal(t, "remove", StepRemove.String())
-	require.Equal(t, Step(10), StepRemove)
+	require.EqualValues(t, 10, StepRemove)
 	require.Equal(t, "step(0)", Step(0).String())
 	require.Equal(t, "step(11)", Step(11).String())
 }

@@ -132,17 +132,15 @@ func (m *Metrics) run(ctx context.Context, do func(context.Context) (*result.Res
 		}
 	}()
 	res, err := do(sandbox.WithTracer(ctx, func(step sandbox.Step) func(error) {
-		switch step {
-		case sandbox.StepPlan, sandbox.StepLease:
+		switch {
+		case step == sandbox.StepPlan || step == sandbox.StepLease:
 			began = true
-		case sandbox.StepStream:
+		case step == sandbox.StepStream:
 			runs = true
 			m.programs.Inc()
-		case sandbox.StepResult:
-			if runs {
-				runs = false
-				m.programs.Dec()
-			}
+		case step == sandbox.StepResult && runs:
+			runs = false
+			m.programs.Dec()
 		}
 		since := time.Now()
 		return func(error) { m.steps.WithLabelValues(step.String()).Observe(time.Since(since).Seconds()) }

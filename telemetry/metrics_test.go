@@ -126,10 +126,10 @@ func TestProgramsAreCountedWhileTheyRun(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	done := make(chan struct{})
+	box, done := m.Box(newRunner(t, fake)), make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = m.Box(newRunner(t, fake)).Run(ctx, request("a"))
+		_, _ = box.Run(ctx, request("a"))
 	}()
 	running := func(want float64) func() bool {
 		return func() bool {

@@ -67,7 +67,7 @@ func TestEngineBatchIsScraped(t *testing.T) {
 	require.NotContains(t, shown, "fast", "no name is a label")
 	require.NoError(t, os.WriteFile("input/go", nil, 0o644))
 	require.Equal(t, 0, <-ended, errs.String())
-	_, err := http.Get(url) //nolint:bodyclose,noctx // there is no answer
+	_, err := http.Get(url) //nolint:bodyclose // there is no answer
 	require.Error(t, err)
 }
 

@@ -3,8 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
-	"log"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -56,7 +55,7 @@ func (a *App) ServeMetrics(ctx context.Context, address string) (*MetricsServer,
 		return nil, errors.Join(err, listener.Close())
 	}
 	s.web = &http.Server{
-		Handler: showMetrics(registry), ErrorLog: log.New(io.Discard, "", 0), MaxHeaderBytes: 16 << 10,
+		Handler: showMetrics(registry), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), MaxHeaderBytes: 16 << 10,
 		ReadHeaderTimeout: scrapePatience, ReadTimeout: scrapePatience, WriteTimeout: 2 * scrapePatience, IdleTimeout: time.Minute,
 	}
 	a.Say("metrics at http://%s%s", listener.Addr(), metricsPath)

@@ -51,7 +51,7 @@ func TestServeMetrics(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, code, "a web page whose name leads here")
 
 	s.Close()
-	_, err = http.Get(url) //nolint:bodyclose,noctx // there is no answer
+	_, err = http.Get(url) //nolint:bodyclose // there is no answer
 	require.Error(t, err)
 	require.Equal(t, 1, strings.Count(said.String(), "\n"), said.String())
 }
