@@ -82,6 +82,7 @@ var importTable = []struct {
 	{"harness/contract/adapter/web", []string{"policy", "sandbox/egress", "internal/fsx", "internal/strict", "internal/text"}},
 	{"harness/invoke", belowHarness},
 	{"harness/gate", belowHarness},
+	{"telemetry", []string{"result", "policy", "images/lock", "sandbox", "harness/trial", "internal/text"}},
 	{"internal/brief", nil},
 	{"internal/fsx", nil},
 	{"internal/treehash", []string{"internal/fsx"}},

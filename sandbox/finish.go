@@ -21,6 +21,8 @@ const collectBudget = 30 * time.Minute
 // removes the container. Cancellation by the caller does not affect it.
 func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
+	a.steps.end(a.evidence.Lost)
+	a.steps.begin(StepResult)
 	a.stopWatch()
 	a.meter.wait()
 	e := &a.evidence
@@ -59,6 +61,8 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	}
 	err = a.stage.WriteResult(res)
 	a.at("written")
+	a.steps.end(err)
+	a.steps.begin(StepRemove)
 	var removeErr error
 	if a.spec.Job.Keep && a.container != nil {
 		a.container.Release()
@@ -74,6 +78,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 			err = errors.Join(err, a.stage.WriteResult(res))
 		}
 	}
+	a.steps.end(removeErr)
 	if err == nil && removeErr == nil && !a.left {
 		a.settle()
 	}
@@ -196,6 +201,7 @@ func (a *run) engineGoes(ctx context.Context) bool {
 func (a *run) abandon(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
+	a.steps.begin(StepRemove)
 	var errs []error
 	if !a.nameTaken {
 		// By name: the container may exist even if the answer to its creation was lost.
@@ -206,13 +212,16 @@ func (a *run) abandon(ctx context.Context) error {
 	a.proxy.Close()
 	a.output.Close()
 	_, _ = a.meter.close() // nothing was measured
-	return errors.Join(append(errs, a.stage.Discard(ctx))...)
+	err := errors.Join(append(errs, a.stage.Discard(ctx))...)
+	a.steps.end(err)
+	return err
 }
 
 // startFailed ends a run whose program never ran. If the host or the request is at fault,
 // nothing is left behind. If the engine refused to start the container, there is a
 // result, for the record.
 func (a *run) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
+	a.steps.end(startErr)
 	noContainer := a.container == nil && (a.output == nil || !errors.Is(startErr, engine.ErrNotStarted))
 	if noContainer || a.unmonitored || !isEngines(startErr) {
 		return nil, errors.Join(startErr, a.abandon(ctx))

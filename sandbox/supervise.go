@@ -27,7 +27,10 @@ const (
 // end; an init that does not respond in time is killed. When supervise returns, the
 // evidence describes the end of the run.
 func (a *run) supervise(ctx context.Context) {
-	defer func() { a.ended = time.Now() }()
+	defer func() {
+		a.ended = time.Now()
+		a.steps.begin(StepEnd) // if nobody asked for it
+	}()
 	waiting, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWaiting()
 	ends := a.wait(waiting)
@@ -142,6 +145,7 @@ func (a *run) heed(ctx context.Context) (_ context.Context, done func()) {
 // noteStop records that the end is requested by us, for a process that finishes the run if this
 // one dies now.
 func (a *run) noteStop() {
+	a.steps.begin(StepEnd)
 	a.journal.Stop, a.journal.StoppedBy = int(a.evidence.Stop), a.evidence.StoppedBy
 	if err := a.writeJournal(); err != nil {
 		a.log.Debug("the request to end is not on record", logError, err)

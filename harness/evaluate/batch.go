@@ -162,6 +162,8 @@ type BatchOptions struct {
 	Running func(change int)
 	Ended   func(Result)
 	Ending  func(cause error)
+	// Events, if set, gets each event of the queue, one call at a time.
+	Events func(trial.Event)
 }
 
 // BatchReport is how a batch ended.
@@ -479,8 +481,11 @@ func (b *batch) failed(ctx context.Context, job trial.Job, err error) error {
 	return nil
 }
 
-// emit writes the result of a job that has ended, and then reports it.
+// emit passes an event on. The result of a job that has ended is written, and then reported.
 func (b *batch) emit(e trial.Event) error {
+	if b.Events != nil {
+		b.Events(e)
+	}
 	if e.Kind != trial.EventEnded {
 		return nil
 	}

@@ -40,6 +40,7 @@ var topics = []topic{
 	{"gpu-leases", "how runs get GPUs", "gpus", ""},
 	{"remote", "engines on another machine", "remote", ""},
 	{"pools", "containers that wait for runs", "pool", ""},
+	{"telemetry", "metrics for Prometheus, traces for OpenTelemetry", "telemetry", ""},
 	{"agents", "the server for agents", "mcp", ""},
 	{"security", "threats, and the answer to each", "security", ""},
 }

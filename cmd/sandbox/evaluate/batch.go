@@ -31,6 +31,7 @@ import (
 type batchFlags struct {
 	evaluateFlags
 	from, results string
+	metricsAt     string
 	maxFailures   int
 	failFast      bool
 	budget        time.Duration
@@ -94,6 +95,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.BoolVar(&f.failFast, "fail-fast", false, "start no more scripts once one has failed, as --max-failures 1")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "start no more scripts once `N` have failed")
 	flags.Var(cli.Duration(&f.budget), "budget", "wall time for all of it, such as 8h; what runs then is ended")
+	cli.MetricsFlag(flags, &f.metricsAt)
 	f.register(cmd, "`N` runs of each script; needs --seeds, with one for each")
 	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
 	cmd.SetUsageFunc(cli.GroupedUsage)
@@ -111,6 +113,8 @@ func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 		cli.Wrong(len(args) > 0 && f.from != "", "give scripts or --from, not both"),
 		cli.Wrong(len(args) == 0 && f.from == "", "there is nothing to run: give scripts or --from"),
 		cli.Apart("fail-fast", "max-failures"),
+		cli.Apart("dry-run", "metrics-listen"),
+		cli.NotEmpty("", "metrics-listen"),
 		cli.Wrong(given("max-failures") && f.maxFailures < 1, "--max-failures %d: must be at least 1", f.maxFailures),
 		cli.Wrong(given("budget") && f.budget <= 0, "--budget must be more than 0"),
 		cli.Wrong(f.output == "" || f.results == "", "--output and --results must not be empty"),
@@ -216,6 +220,11 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	if err != nil {
 		return err
 	}
+	served, err := a.ServeMetrics(ctx, f.metricsAt)
+	if err != nil {
+		return err
+	}
+	defer served.Close()
 	view := cli.Hidden
 	if f.live {
 		view = cli.Shown
@@ -234,7 +243,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	if f.parallel > 1 { // one at a time waits as a single run does
 		opts.Hooks.Waiting = func(why string) { p.Once("runs wait for " + why) }
 	}
-	h, err := evaluate.New(x.Box, opts)
+	h, err := evaluate.New(served.Box(x.Box), opts)
 	if err != nil {
 		return err
 	}
@@ -256,10 +265,11 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 				}
 			}
 			p.Start(a, s.Quiet, "scripts", len(entries), len(entries)-left.Done)
+			served.Expect(len(entries) - left.Done)
 		},
-		Running: p.Running,
-		Ended:   p.ended,
-		Ending:  func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
+		Running: p.Running, Events: served.Event,
+		Ended:  p.ended,
+		Ending: func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
 	}
 	if f.dryRun {
 		left, err := h.Resumption(ctx, entries, b)
