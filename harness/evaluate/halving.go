@@ -55,7 +55,7 @@ func (v Halving) String() string { return fmt.Sprintf("%d:%d:%d", v.Min, v.Max, 
 
 // Check refuses a halving with a resource or a factor that makes no sense, and one of a single round.
 func (v Halving) Check() error {
-	rule := ""
+	var rule string
 	switch {
 	case v.Min < 1:
 		rule = "the least resource must be at least 1"
@@ -87,11 +87,13 @@ func (v Halving) Resources() []int {
 // A Round is one round of a [Halving].
 type Round struct {
 	// Number counts the rounds from 1 to Of.
-	Number, Of int
+	Number int `json:"number"`
+	Of     int `json:"of"`
 	// Resource is that of each run.
-	Resource int
+	Resource int `json:"resource"`
 	// Scripts take part, with Runs runs: one for each of their seeds.
-	Scripts, Runs int
+	Scripts int `json:"scripts"`
+	Runs    int `json:"runs"`
 }
 
 // Plan returns the rounds of a batch of scripts that all get a score, each with the same number of seeds,

@@ -370,7 +370,7 @@ func TestHalveWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, report.Rounds, 4)
 	require.Equal(t, 8, report.Results[3].Resource)
-	require.Equal(t, 8+4+2+1+1, len(runner.requests), "one ran again")
+	require.Len(t, runner.requests, 8+4+2+1+1, "one ran again")
 
 	// Another schedule shares what it can; a script that is new joins from the first round.
 	more := append(entries, entriesOf(t, "learn 0.5 0")...)
@@ -533,14 +533,14 @@ func ExampleHalving_Plan() {
 	}
 	spent := 0
 	for _, r := range halving.Plan(27, 1) {
-		fmt.Printf("round %d of %d: %d scripts with resource %d\n", r.Number, r.Of, r.Scripts, r.Resource)
+		fmt.Printf("round %d of %d: resource %d, scripts %d\n", r.Number, r.Of, r.Resource, r.Scripts)
 		spent += r.Runs * r.Resource
 	}
 	fmt.Println(spent, "instead of", 27*27)
 	// Output:
-	// round 1 of 4: 27 scripts with resource 1
-	// round 2 of 4: 9 scripts with resource 3
-	// round 3 of 4: 3 scripts with resource 9
-	// round 4 of 4: 1 scripts with resource 27
+	// round 1 of 4: resource 1, scripts 27
+	// round 2 of 4: resource 3, scripts 9
+	// round 3 of 4: resource 9, scripts 3
+	// round 4 of 4: resource 27, scripts 1
 	// 108 instead of 729
 }
