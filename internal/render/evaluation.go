@@ -253,7 +253,7 @@ func Halving(r evaluate.HalvingReport) string {
 		shown += " instead of about " + text.Seconds(c.FullGPUSeconds)
 	}
 	if r.Waiting > 0 {
-		shown += " · " + text.Count(r.Waiting, "run") + " of a further round left: the same command goes on from there"
+		shown += " · not complete: the same command goes on from there"
 	}
 	return shown
 }
