@@ -199,7 +199,7 @@ func readRules(text string) (all []string, err error) {
 			continue
 		}
 		if _, err := stop.Parse(rule); err != nil {
-			return nil, fmt.Errorf("%.200q %w", rule, err)
+			return nil, err
 		}
 		all = append(all, rule)
 	}
