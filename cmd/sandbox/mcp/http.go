@@ -42,7 +42,7 @@ func (v *server) serveHTTP(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(ctx, v.listenAt)
+	listener, err := cli.Listen(ctx, v.listenAt)
 	if err != nil {
 		return err
 	}
@@ -68,29 +68,6 @@ func (v *server) serveHTTP(ctx context.Context, a *cli.App) error {
 		return web.Close()
 	}
 	return nil
-}
-
-// listen listens at a loopback address, and refuses any other.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, cli.UsageHint(listenHint, "--listen %q: must be HOST:PORT", address)
-	}
-	if !isLoopback(host) {
-		return nil, cli.UsageHint(listenHint, "--listen %q: is not an address of this machine alone", address)
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, cli.WithHint(fmt.Errorf("--listen %q: %w", address, err), "choose another port, or 0 for any")
-	}
-	return listener, nil
-}
-
-const listenHint = "give a loopback address, such as 127.0.0.1:8765; for other machines, forward the port with ssh"
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // token is the bearer token of the file, or a random one.
@@ -159,7 +136,7 @@ func isLocal(r *http.Request) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	if !isLoopback(host) {
+	if !cli.IsLoopback(host) {
 		return false
 	}
 	origin := r.Header.Get("Origin")
@@ -167,5 +144,5 @@ func isLocal(r *http.Request) bool {
 		return true
 	}
 	from, err := url.Parse(origin)
-	return err == nil && isLoopback(from.Hostname())
+	return err == nil && cli.IsLoopback(from.Hostname())
 }

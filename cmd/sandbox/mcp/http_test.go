@@ -11,6 +11,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 )
 
 const secret = "0123456789abcdef0123"
@@ -135,11 +137,11 @@ func TestListen(t *testing.T) {
 		"[::]:0": "is not an address of this machine alone", "192.0.2.1:80": "is not an address of this machine alone",
 		"example.org:80": "is not an address of this machine alone", "127.0.0.1": "must be HOST:PORT", "127.0.0.1:x": "--listen",
 	} {
-		_, err := listen(t.Context(), address)
+		_, err := cli.Listen(t.Context(), address)
 		require.ErrorContains(t, err, want, address)
 	}
 	for _, address := range []string{"127.0.0.1:0", "localhost:0"} {
-		l, err := listen(t.Context(), address)
+		l, err := cli.Listen(t.Context(), address)
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 	}

@@ -91,6 +91,9 @@ func readAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
+// ReadSince reads a time, or an age before now, as --since does.
+func ReadSince(text string) (time.Time, error) { return readSince(time.Now())(text) }
+
 // readSince reads a time, or an age before now. A time without a zone is a local one.
 func readSince(now time.Time) func(text string) (time.Time, error) {
 	return func(text string) (time.Time, error) {
