@@ -94,10 +94,9 @@ func (s *site) run(name string, args ...string) {
 
 // command is the sandbox with the state of the test.
 func (s *site) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(s.Context(), s.sandbox, args...)
+	cmd := exec.CommandContext(context.WithoutCancel(s.Context()), s.sandbox, args...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+s.state)
 	cmd.Stderr = os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	return cmd
 }
 
@@ -226,6 +225,7 @@ func (s *site) follows() (id string) {
 	out, err := run.Output()
 	require.NoError(s, err)
 	id = strings.TrimSpace(string(out))
+	s.Cleanup(func() { _ = s.command("stop", "--now", id).Run() }) // it has ended, if all went well
 	s.await(fmt.Sprintf("!!document.querySelector('tr[data-key=%q] .mark.live')", id))
 	require.True(s, eval[bool](s, "window.same"), "the list was not loaded again")
 
@@ -290,7 +290,7 @@ func (s *site) hostile() {
 	}
 	s.open("/runs/train-1")
 	require.True(s, eval[bool](s, "document.querySelectorAll('figure.plot svg').length > 0"))
-	s.shot("browse-run", 1500)
+	s.shot("browse-run", 1150)
 }
 
 // keys: the list can be used without a mouse.

@@ -218,7 +218,7 @@ func (v runView) Elapsed() string {
 	if v.Result != nil {
 		return text.Seconds(v.Result.DurationSeconds)
 	}
-	return text.Seconds(time.Since(v.Created).Truncate(time.Second).Seconds())
+	return elapsed(v.Created)
 }
 
 // Running and Lost are the states of a run without a result.

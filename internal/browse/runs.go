@@ -154,10 +154,10 @@ func (r *row) Began() time.Time {
 
 // Score is the score; empty without one.
 func (r *row) Score() string {
-	if r.Result == nil || r.Result.Score == nil {
+	if r.Result == nil {
 		return ""
 	}
-	return text.Number(*r.Result.Score)
+	return scoreOf(r.Result.Score)
 }
 
 // Duration is the time of the program; of one that runs, the time since the run was created.
@@ -166,10 +166,13 @@ func (r *row) Duration() string {
 	case r.Result != nil:
 		return text.Seconds(r.Result.DurationSeconds)
 	case r.State == record.Running:
-		return text.Seconds(time.Since(r.Created).Truncate(time.Second).Seconds())
+		return elapsed(r.Created)
 	}
 	return ""
 }
+
+// elapsed is the time since a moment, in whole seconds.
+func elapsed(since time.Time) string { return max(0, time.Since(since)).Truncate(time.Second).String() }
 
 // Seconds sorts durations.
 func (r *row) Seconds() float64 {

@@ -83,11 +83,12 @@ func (b batch) URL() string {
 // BestScore is the highest score.
 func (b batch) BestScore() string { return scoreOf(b.Best) }
 
+// scoreOf is a score for a table; empty without one. The page of a run has all of its digits.
 func scoreOf(score *float64) string {
 	if score == nil {
 		return ""
 	}
-	return text.Number(*score)
+	return short(*score)
 }
 
 // trialsView is the list of batches.
