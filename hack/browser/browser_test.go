@@ -8,13 +8,20 @@ package browser
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -192,8 +199,49 @@ func (s *site) shot(name string, most int64) {
 	picture, err := chromedp.Run(s.browser, chromedp.CaptureScreenshot())
 	require.NoError(s, err)
 	s.do(chromedp.EmulateViewport(1200, 860))
+	picture = indexed(s.T, picture)
 	require.LessOrEqual(s, len(picture), 150<<10, name)
 	require.NoError(s, os.WriteFile(filepath.Join(s.shots, name+".png"), picture, 0o644))
+}
+
+// indexed is a PNG with 256 colors at most, which takes half of the space: the most frequent ones.
+func indexed(t *testing.T, whole []byte) []byte {
+	t.Helper()
+	picture, err := png.Decode(bytes.NewReader(whole))
+	require.NoError(t, err)
+	counts := map[color.RGBA]int{}
+	bounds := picture.Bounds()
+	at := func(x, y int) color.RGBA {
+		const mask = 0xf8
+		c := color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA)
+		return color.RGBA{c.R&mask | c.R>>5, c.G&mask | c.G>>5, c.B&mask | c.B>>5, 255}
+	}
+	for y := range bounds.Dy() {
+		for x := range bounds.Dx() {
+			counts[at(x, y)]++
+		}
+	}
+	frequent := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int { return cmp.Compare(counts[b], counts[a]) })
+	var palette color.Palette
+	for _, c := range frequent[:min(len(frequent), 256)] {
+		palette = append(palette, c)
+	}
+	small := image.NewPaletted(bounds, palette)
+	known := map[color.RGBA]uint8{}
+	for y := range bounds.Dy() {
+		for x := range bounds.Dx() {
+			c := at(x, y)
+			index, ok := known[c]
+			if !ok {
+				index = uint8(palette.Index(c))
+				known[c] = index
+			}
+			small.SetColorIndex(x, y, index)
+		}
+	}
+	var out bytes.Buffer
+	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, small))
+	return out.Bytes()
 }
 
 // opens: the token opens the page, and is not in its address.

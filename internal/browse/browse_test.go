@@ -726,3 +726,25 @@ func BenchmarkList(b *testing.B) {
 		}
 	})
 }
+
+func TestIndexCountsWhatRuns(t *testing.T) {
+	s := &site{T: t, store: recordtest.Open(t)}
+	x := newIndex(s.store)
+	live := func() bool {
+		x.refresh(0)
+		_, live := x.state()
+		return live
+	}
+	require.False(t, live())
+	dir := s.add("on", recordtest.Run{Owner: owner.This()})
+	gone := s.add("gone", recordtest.Run{Owner: owner.This()})
+	require.True(t, live())
+	res := ended(0)
+	res.ID = "on"
+	text, err := res.Encode()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, record.ResultFile), text, 0o600))
+	require.True(t, live())
+	require.NoError(t, os.RemoveAll(gone))
+	require.False(t, live())
+}

@@ -64,6 +64,7 @@ type index struct {
 	rows    map[string]*row
 	sorted  []*row // newest first; nil if it is to be sorted again
 	version int64
+	live    int // running programs
 	broken  error
 }
 
@@ -105,7 +106,9 @@ func (x *index) refresh(age time.Duration) {
 	}
 	readers.Wait()
 	x.mu.Lock()
-	x.broken = errors.Join(append(errs, err)...)
+	if x.broken = errors.Join(append(errs, err)...); first {
+		x.changed() // what was said about the first look no longer holds
+	}
 	x.mu.Unlock()
 	x.at = time.Now()
 	if first {
@@ -121,8 +124,9 @@ func (x *index) unsettled(ids []string) (open []string) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for id := range x.rows {
+	for id, each := range x.rows {
 		if !there[id] {
+			x.live -= each.running()
 			delete(x.rows, id)
 			x.changed()
 		}
@@ -141,11 +145,21 @@ func (x *index) changed() { x.sorted, x.version = nil, x.version+1 }
 func (x *index) put(r *row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if old := x.rows[r.ID]; old != nil && !r.settled && old.State == r.State && old.Ending == r.Ending && old.Spec.Job.Name == r.Spec.Job.Name {
+	old := x.rows[r.ID]
+	if old != nil && !r.settled && old.State == r.State && old.Ending == r.Ending && old.Spec.Job.Name == r.Spec.Job.Name {
 		return
 	}
+	x.live += r.running() - old.running()
 	x.rows[r.ID] = r
 	x.changed()
+}
+
+// running is 1 for a program that runs; nil is none.
+func (r *row) running() int {
+	if r == nil || r.State != record.Running {
+		return 0
+	}
+	return 1
 }
 
 // list returns all runs, newest first, and why some cannot be read. The slice is shared.
@@ -162,6 +176,13 @@ func (x *index) list() ([]*row, error) {
 		})
 	}
 	return x.sorted, x.broken
+}
+
+// state is a number that changes with the list, and whether something in it changes with the time.
+func (x *index) state() (version int64, live bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.version, x.live > 0
 }
 
 // progress is how many records were read, of how many; loading is false once all were.
@@ -185,7 +206,7 @@ func (x *index) current(patience time.Duration) {
 
 const (
 	// refreshAge is the least time between two looks at the records.
-	refreshAge = 400 * time.Millisecond
+	refreshAge = 900 * time.Millisecond
 	// patience is how long a page waits for the first look.
 	patience = 200 * time.Millisecond
 )

@@ -121,7 +121,15 @@ func (s *Server) runsPage(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) runsLive(w http.ResponseWriter, r *http.Request) {
 	q := s.readQuery(r.URL.Query())
+	seen := int64(-1)
 	s.stream(w, r, func() ([]update, bool) {
+		s.index.current(patience)
+		// The durations of running programs change as well.
+		now, live := s.index.state()
+		if now == seen && !live {
+			return nil, false
+		}
+		seen = now
 		v := s.runsView(q)
 		return []update{updateOf("runs-count", "runs-count", v), updateOf("runs-body", "runs-rows", v)}, false
 	})
