@@ -38,6 +38,7 @@ var topics = []topic{
 	{"gpu-leases", "how runs get GPUs", "gpus", ""},
 	{"remote", "engines on another machine", "remote", ""},
 	{"pools", "containers that wait for runs", "pool", ""},
+	{"browser", "runs and trials in a web browser", "browse", ""},
 	{"agents", "the server for agents", "mcp", ""},
 	{"security", "threats, and the answer to each", "security", ""},
 }
