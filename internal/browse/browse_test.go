@@ -97,7 +97,7 @@ func (s *site) serve(control bool) *site {
 	resp, _ := s.get("/?token=" + token)
 	require.Equal(s, http.StatusSeeOther, resp.StatusCode)
 	require.Equal(s, "/", resp.Header.Get("Location"))
-	cookie := resp.Cookies()[0]
+	cookie := resp.cookies[0]
 	require.True(s, cookie.HttpOnly)
 	require.Equal(s, http.SameSiteStrictMode, cookie.SameSite)
 	s.client.Transport.(*carrier).cookie = cookie
@@ -117,8 +117,15 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
+// answer is a response whose body was read.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+	cookies    []*http.Cookie
+}
+
 // do makes a request with headers NAME: VALUE.
-func (s *site) do(method, path, body string, headers ...string) (*http.Response, string) {
+func (s *site) do(method, path, body string, headers ...string) (answer, string) {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), method, s.server.URL+path, strings.NewReader(body))
 	require.NoError(s, err)
@@ -135,10 +142,10 @@ func (s *site) do(method, path, body string, headers ...string) (*http.Response,
 	defer resp.Body.Close()
 	content, err := io.ReadAll(resp.Body)
 	require.NoError(s, err)
-	return resp, string(content)
+	return answer{resp.StatusCode, resp.Header, resp.Cookies()}, string(content)
 }
 
-func (s *site) get(path string, headers ...string) (*http.Response, string) {
+func (s *site) get(path string, headers ...string) (answer, string) {
 	s.Helper()
 	return s.do(http.MethodGet, path, "", headers...)
 }

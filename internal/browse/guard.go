@@ -95,8 +95,7 @@ func (g guard) protect(next http.Handler) http.Handler {
 
 // enter exchanges the token for a cookie, and takes it out of the URL.
 func (g guard) enter(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	have := sha256.Sum256([]byte(query.Get("token")))
+	have := sha256.Sum256([]byte(r.URL.Query().Get("token")))
 	if subtle.ConstantTimeCompare(have[:], g.token[:]) != 1 {
 		refuse(w, http.StatusUnauthorized, "The token is not the one of this server. Open the URL that `sandbox browse` printed last.")
 		return
@@ -105,9 +104,7 @@ func (g guard) enter(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // HTTP on loopback: a Secure cookie would not come back
 		Name: g.cookie, Value: id + "." + g.sign("session", id), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
-	query.Del("token")
-	r.URL.RawQuery = query.Encode()
-	http.Redirect(w, r, r.URL.RequestURI(), http.StatusSeeOther)
+	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
 // isOurs reports whether a request that changes something comes from a form of this session. A

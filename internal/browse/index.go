@@ -83,11 +83,12 @@ func (x *index) refresh(age time.Duration) {
 		return
 	}
 	first := x.at.IsZero()
-	ids, err := x.store.IDs()
+	ids, listErr := x.store.IDs()
 	ids = x.unsettled(ids)
 	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) }) // IDs sort by time
 	x.all.Store(int64(len(ids)))
-	errs := make([]error, len(ids))
+	errs := make([]error, len(ids)+1)
+	errs[len(ids)] = listErr
 	var next atomic.Int64
 	var readers sync.WaitGroup
 	for range min(maxIndexReaders, len(ids)) {
@@ -106,7 +107,7 @@ func (x *index) refresh(age time.Duration) {
 	}
 	readers.Wait()
 	x.mu.Lock()
-	if x.broken = errors.Join(append(errs, err)...); first {
+	if x.broken = errors.Join(errs...); first {
 		x.changed() // what was said about the first look no longer holds
 	}
 	x.mu.Unlock()

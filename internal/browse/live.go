@@ -14,7 +14,7 @@ type update struct {
 	Target string `json:"target"`
 	HTML   string `json:"html"`
 	Append bool   `json:"append,omitempty"`
-	// reset empties the element first.
+	// Reset empties the element first.
 	Reset bool `json:"reset,omitempty"`
 }
 
@@ -61,7 +61,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func() (upd
 			}
 			sent[u.Target] = sum
 			var data bytes.Buffer
-			_ = json.NewEncoder(&data).Encode(u) // strings always have a form
+			if err := json.NewEncoder(&data).Encode(u); err != nil {
+				return
+			}
 			if !send("data: " + data.String() + "\n") {
 				return
 			}

@@ -43,7 +43,7 @@ type curve struct {
 }
 
 // readMetrics reads the measurements in the record of a run, also while it goes on.
-func readMetrics(dir string) (v metricsView, err error) {
+func readMetrics(dir string) (v metricsView) {
 	machine, program := map[string]*curve{}, map[string]*curve{}
 	add := func(to map[string]*curve, name string, x, y float64) *curve {
 		c := to[name]
@@ -84,7 +84,7 @@ func readMetrics(dir string) (v metricsView, err error) {
 			v.Plots = append(v.Plots, plot.Lines(plot.Frame{Title: name, XLabel: x, X: unit}, []plot.Series{{Name: name, Points: c.points}}))
 		}
 	}
-	return v, nil
+	return v
 }
 
 func addUsage(add func(name string, y float64), u metrics.Usage) {

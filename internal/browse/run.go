@@ -69,7 +69,7 @@ func (s *Server) runPage(w http.ResponseWriter, r *http.Request) {
 	}
 	v := s.runView(each)
 	v.Logs = []logView{logStart(each, record.StdoutFile), logStart(each, record.StderrFile)}
-	v.Metrics, _ = readMetrics(each.Dir)
+	v.Metrics = readMetrics(each.Dir)
 	if v.Control = s.Control != nil; v.Control {
 		v.CSRF = s.guard.csrf(r)
 	}
@@ -194,7 +194,7 @@ func (s *Server) runLive(w http.ResponseWriter, r *http.Request) {
 		updates = append(updates, updateOf("run-status", "run-status", v))
 		if size := sizeOf(filepath.Join(now.Dir, metrics.File)); size != measured || last {
 			measured = size
-			v.Metrics, _ = readMetrics(now.Dir)
+			v.Metrics = readMetrics(now.Dir)
 			updates = append(updates, updateOf("run-metrics", "run-metrics", v.Metrics))
 		}
 		if last {
