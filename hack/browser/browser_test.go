@@ -86,6 +86,7 @@ func TestBrowser(t *testing.T) {
 	s.filters()
 	id := s.follows()
 	s.stops(id)
+	s.again()
 	s.compares()
 	s.trials()
 	s.hostile()
@@ -133,7 +134,7 @@ func (s *site) start(chromium string) {
 	browser, cancel := chromedp.NewContext(allocator, chromedp.WithListener(s.heard))
 	s.Cleanup(cancel)
 	require.NoError(s, chromedp.Do(browser), "chromium starts")
-	s.browser, cancel = context.WithTimeout(browser, 5*time.Minute)
+	s.browser, cancel = context.WithTimeout(browser, 9*time.Minute)
 	s.Cleanup(cancel)
 	s.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
@@ -179,7 +180,10 @@ func eval[T any](s *site, expression string) (value T) {
 // await waits until an expression is true in the page.
 func (s *site) await(expression string) {
 	s.Helper()
-	require.Eventually(s, func() bool { return eval[bool](s, expression) }, 30*time.Second, 100*time.Millisecond, expression)
+	require.Eventually(s, func() bool {
+		is, err := chromedp.Run(s.browser, chromedp.Evaluate[bool](expression))
+		return err == nil && is // there is no page for a moment, between two
+	}, time.Minute, 100*time.Millisecond, expression)
 }
 
 // open opens a path of the page.
@@ -273,7 +277,7 @@ func (s *site) follows() (id string) {
 	out, err := run.Output()
 	require.NoError(s, err)
 	id = strings.TrimSpace(string(out))
-	s.Cleanup(func() { _ = s.command("stop", "--now", id).Run() }) // it has ended, if all went well
+	s.Cleanup(func() { _ = s.command("stop", id).Run() }) // it has ended, if all went well
 	s.await(fmt.Sprintf("!!document.querySelector('tr[data-key=%q] .mark.live')", id))
 	require.True(s, eval[bool](s, "window.same"), "the list was not loaded again")
 
@@ -300,6 +304,14 @@ func (s *site) stops(id string) {
 	s.do(chromedp.Click("button.danger"), chromedp.WaitReady("main"))
 	s.await("!document.querySelector('#run-status .mark.live') && document.getElementById('run-status').textContent.includes('cancel')")
 	s.await("document.getElementById('run-end').textContent.includes('Limits and use')")
+}
+
+// again: the page with control starts the program of a run once more.
+func (s *site) again() {
+	s.do(chromedp.Click("form[action$=rerun] button"), chromedp.WaitReady("main"))
+	s.await("!!document.querySelector('#run-status .mark.live') && document.querySelectorAll('#log-stdout li').length > 4")
+	s.do(chromedp.Click("button.danger"), chromedp.WaitReady("main"))
+	s.await("document.getElementById('run-status').textContent.includes('cancel')")
 }
 
 // compares: two chosen runs are compared.

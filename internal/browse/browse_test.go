@@ -89,6 +89,7 @@ func (s *site) serve(control bool) *site {
 	ctx, cancel := context.WithCancel(s.Context())
 	s.browse = New(ctx, o)
 	s.server.Config.Handler = s.browse
+	s.server.Config.ReadTimeout, s.server.Config.WriteTimeout = time.Second, time.Second // live pages last longer
 	s.server.Start()
 	s.Cleanup(func() { cancel(); s.server.Close() })
 	s.client = s.server.Client()
@@ -523,7 +524,7 @@ func TestLiveRun(t *testing.T) {
 	_, err = file.WriteString("ial\nthree\nlast")
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
-	time.Sleep(700 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond)
 	res := ended(0)
 	res.ID = "on"
 	text, err := res.Encode()
