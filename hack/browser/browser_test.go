@@ -91,7 +91,7 @@ func TestBrowser(t *testing.T) {
 	s.trials()
 	s.hostile()
 	s.keys()
-	require.Empty(t, s.problems, "dialogs, exceptions, or violations of the content security policy")
+	require.Empty(t, s.problems[:min(3, len(s.problems))], "dialogs, exceptions, or violations of the content security policy")
 }
 
 // run runs a command to its end.
