@@ -31,6 +31,8 @@ SHARE         := $(DESTDIR)$(PREFIX)/share
 PACKAGES      ?= ./...
 # The engines that the tests run on, one after the other; see hack/engine.
 ENGINES       ?= floor current
+# Where the tests in a browser write pictures; empty for nowhere.
+SCREENSHOTS   ?=
 # The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
 CLUSTERS      ?= kubernetes
 # What is tested on every engine; the rest needs none and is tested once.
@@ -100,7 +102,7 @@ image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 	  else exit $$code; fi
 
 .PHONY: test
-test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes; with -race
+test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes, a browser; with -race
 	@go mod download
 	@rm -rf $(HOSTILE_TABLE)
 	@packages='$(PACKAGES)'; for engine in $(ENGINES); do \
@@ -111,6 +113,7 @@ test: image engines ## every test: unit, fake engine, CLI scripts, real engines 
 	done
 	@[ ! -e $(HOSTILE_TABLE)/table.txt ] || cat $(HOSTILE_TABLE)/table.txt
 	@[ '$(PACKAGES)' != ./... ] || for cluster in $(CLUSTERS); do $(MAKE) test-$$cluster; done
+	@[ '$(PACKAGES)' != ./... ] || $(MAKE) test-browser
 
 .PHONY: test-kubernetes
 test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled from Go modules (minutes, once)
@@ -119,6 +122,16 @@ test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled fr
 	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes bash -c \
 	  'go test -tags cluster -timeout 30m -parallel 6 $(TEST_FLAGS) ./sandbox/engine/kubernetes && \
 	   go test -tags cluster -timeout 30m $(TEST_FLAGS) -run TestScriptKubernetes ./cmd/sandbox'
+
+.PHONY: test-browser
+test-browser: image ## the page of sandbox browse in a real browser, Debian's chromium
+	@hack/setup.sh browser-tools
+	@$$(hack/setup.sh prefix) env PATH=$$PATH GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY) EVALBOX_SCREENSHOTS='$(SCREENSHOTS)' \
+	  go test -count 1 -tags browser -timeout 10m $(TEST_FLAGS) ./hack/browser
+
+.PHONY: screenshots
+screenshots: ## the same, and write the pictures of docs/browse.md
+	@$(MAKE) test-browser SCREENSHOTS=$(CURDIR)/docs/images
 
 .PHONY: engines
 engines: ## compile the engines that the tests run on, once
@@ -160,7 +173,7 @@ format-check: ## fail when a file is not formatted
 
 .PHONY: vet
 vet: ## go vet for Linux and macOS
-	GOOS=linux go vet -tags cluster ./...
+	GOOS=linux go vet -tags cluster,browser ./...
 	GOOS=darwin go vet ./...
 
 $(LINT):

@@ -7,6 +7,7 @@
 #   hack/setup.sh test-tools    what the tests start or are compiled with: C
 #                               compilers for both architectures of sandbox-init,
 #                               a registry, an ssh server, mkfs.ext4, gVisor
+#   hack/setup.sh browser-tools what the tests of the web page drive: chromium
 #   hack/setup.sh bench-tools   what the benchmark measures beside evalbox:
 #                               bubblewrap, gVisor, python3-docker
 #   hack/setup.sh vm-tools      what the machine of hack/vm is made and run with
@@ -188,6 +189,12 @@ need_test_tools() {
 	getent passwd sshd >/dev/null || as_root useradd --system --home-dir /run/sshd --shell /usr/sbin/nologin sshd
 }
 
+need_browser_tools() {
+	! command -v chromium >/dev/null 2>&1 || return 0
+	update_packages chromium
+	install_packages chromium fonts-dejavu-core
+}
+
 need_vm_tools() {
 	need_image_tools
 	missing=
@@ -243,11 +250,12 @@ for part in "$@"; do
 	engine) need_engine ;;
 	image-tools) need_image_tools ;;
 	test-tools) need_test_tools ;;
+	browser-tools) need_browser_tools ;;
 	bench-tools) need_bench_tools ;;
 	vm-tools) need_vm_tools ;;
 	prefix) print_prefix ;;
 	*)
-		say "unknown part $part: want engine, image-tools, test-tools, bench-tools, vm-tools or prefix"
+		say "unknown part $part: want engine, image-tools, test-tools, browser-tools, bench-tools, vm-tools or prefix"
 		exit 2
 		;;
 	esac

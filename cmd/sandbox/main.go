@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/browse"
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/cmd/sandbox/contract"
 	"github.com/evalbox/evalbox/cmd/sandbox/evaluate"
@@ -105,6 +106,7 @@ in ./input and leaves what it wants to keep in ./final.
 		{"evaluate", evaluate.NewSubmission(a)},
 		{"records", runs.NewLs(a)},
 		{"records", runs.NewShow(a)},
+		{"records", browse.New(a)},
 		{"records", runs.NewLogs(a)},
 		{"records", runs.NewCp(a)},
 		{"records", runs.NewStop(a)},

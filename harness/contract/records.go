@@ -109,6 +109,15 @@ func (c *Recorded) Command(each record.Record) []string {
 	return append([]string{c.Contract.Inputs.Command}, c.Contract.Inputs.Arguments...)
 }
 
+// Succeeded reports whether the contract succeeded; without an outcome, whether its run did. It may
+// be called on nil.
+func (c *Recorded) Succeeded(each record.Record) bool {
+	if c == nil || c.Outcome == nil {
+		return each.Succeeded()
+	}
+	return each.Result != nil && c.Outcome.Success
+}
+
 // Failures are the differences that failed the contract, except for the exit code. There must
 // be an outcome.
 func (c *Recorded) Failures() (failed []string) {

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -155,6 +158,31 @@ func (l *Log) Get(id string) (Result, error) {
 		return Result{}, l.failed(fmt.Errorf("job %s: %w", id, fsx.Cause(err)))
 	}
 	return r, nil
+}
+
+// Unfinished returns the jobs that have no result, in the order of their IDs: they run, they wait,
+// or the process that ran them has died.
+func (l *Log) Unfinished() (jobs []Job, err error) {
+	err = fsx.InRoot(l.dir, func(root *os.Root) error {
+		return fsx.ReadDir(context.Background(), root, jobsDir, func(id string) error {
+			if _, err := root.Lstat(filepath.Join(jobsDir, id, resultFile)); err == nil {
+				return nil
+			}
+			content, err := fsx.Read(l.jobPath(id, jobFile), maxSpec+1)
+			if errors.Is(err, fs.ErrNotExist) { // it is about to begin, or has just expired
+				return nil
+			}
+			job, err := decode[Job](content, JobSchemaV1)
+			if err != nil {
+				return nil //nolint:nilerr // Get reports a job that cannot be read
+			}
+			job.Spec = nil
+			jobs = append(jobs, job)
+			return nil
+		})
+	})
+	slices.SortFunc(jobs, func(a, b Job) int { return strings.Compare(a.ID, b.ID) })
+	return jobs, l.failed(err)
 }
 
 // Events returns the events of a job, in their order. A torn last line is left out.

@@ -78,6 +78,29 @@ func TestLogKeepsJobs(t *testing.T) {
 	}
 }
 
+func TestLogListsWhatIsUnfinished(t *testing.T) {
+	dir := t.TempDir()
+	log, _ := fill(t, dir, 2)
+	var during []trial.Job
+	h := &fake{run: func(context.Context, trial.Job, func(trial.Event)) (result trial.Result, err error) {
+		during, err = log.Unfinished()
+		return passed, err
+	}}
+	job := trial.Job{ID: "open", Kind: "fake", Name: "n", Parent: "b", Spec: json.RawMessage(`{}`)}
+	_, err := trial.Queue{Log: log}.Run(t.Context(), h, slices.Values([]trial.Job{job}))
+	require.NoError(t, err)
+	require.Len(t, during, 1)
+	require.Equal(t, "open b", during[0].ID+" "+during[0].Parent)
+	require.Nil(t, during[0].Spec)
+	for name, content := range map[string]string{"damaged": "{", "another": `{"schema":"x"}`} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "jobs", name), 0o700))
+		write(t, filepath.Join(dir, "jobs", name, "job.json"), content)
+	}
+	after, err := log.Unfinished()
+	require.NoError(t, err)
+	require.Empty(t, after, "neither what has a result nor what cannot be read")
+}
+
 func TestLogIDsStayInTheDirectory(t *testing.T) {
 	dir := t.TempDir()
 	log := openLog(t, filepath.Join(dir, "log"))

@@ -272,6 +272,9 @@ func (s *Store) List() ([]Record, error) {
 // script of its job; of Result everything but how the run ended, and what was enforced.
 func (s *Store) ListBrief() ([]Record, error) { return s.list(briefForms, func(*Record) {}) }
 
+// LoadBrief reads the record with exactly this ID as [Store.ListBrief] does.
+func (s *Store) LoadBrief(id string) (Record, error) { return s.load(id, briefForms) }
+
 func (s *Store) list(as forms, each func(*Record)) ([]Record, error) {
 	ids, err := s.IDs()
 	if err != nil {

@@ -387,3 +387,9 @@ func BenchmarkListBrief(b *testing.B) {
 		require.Len(b, records, 10_000)
 	}
 }
+
+func TestFilterCheck(t *testing.T) {
+	require.NoError(t, record.Filter{Status: record.StatusNames(), Name: "a*[b]"}.Check())
+	require.ErrorContains(t, record.Filter{Name: "["}.Check(), "is not a pattern")
+	require.ErrorContains(t, record.Filter{Status: []string{"gone"}}.Check(), "must be one of running, lost, succeeded, failed, exited")
+}

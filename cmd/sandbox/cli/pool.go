@@ -74,8 +74,13 @@ func (a *App) StartPool(ctx context.Context, store *record.Store, wait bool) err
 
 // poolArgs are the arguments of a process that keeps a pool.
 func (a *App) poolArgs() []string {
-	args := []string{"pool", "start", "--foreground"}
-	for _, key := range poolKeys {
+	return append([]string{"pool", "start", "--foreground"}, a.GivenArgs(poolKeys...)...)
+}
+
+// GivenArgs are the arguments by which another process of this program gets the settings with these
+// keys that were given as flags, the file of the settings, and --verbose.
+func (a *App) GivenArgs(keys ...string) (args []string) {
+	for _, key := range keys {
 		if flag, ok := a.Given[key]; ok {
 			args = append(args, flag.Name+"="+flag.Text)
 		}

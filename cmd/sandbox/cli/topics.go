@@ -41,6 +41,7 @@ var topics = []topic{
 	{"remote", "engines on another machine", "remote", ""},
 	{"pools", "containers that wait for runs", "pool", ""},
 	{"telemetry", "metrics for Prometheus, traces for OpenTelemetry", "telemetry", ""},
+	{"browser", "runs and trials in a web browser", "browse", ""},
 	{"agents", "the server for agents", "mcp", ""},
 	{"security", "threats, and the answer to each", "security", ""},
 }

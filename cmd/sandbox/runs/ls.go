@@ -160,7 +160,7 @@ SIZE is what the record of a run takes on the disk. Outputs that went to a direc
 	flags := cmd.Flags()
 	flags.VarP(cli.Optional(&f.limit, "number", readCount), "limit", "n", "only the last of them, 0 for all (default 20 at a terminal, otherwise all)")
 	f.register(cmd)
-	flags.Var(sinceFlag(&f.since), "since", "only runs that began at most this long ago, or after a time")
+	flags.Var(sinceFlag(&f.Since), "since", "only runs that began at most this long ago, or after a time")
 	flags.StringVar(&f.sort, "sort", "started", "order by `key`: started, duration, size or name")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "only IDs")
 	flags.StringVar(&f.format, "format", "", "`template` in Go's syntax for each run, or table; fields: ID Name Labels State Status ExitCode Score Duration Size Started Command Dir")

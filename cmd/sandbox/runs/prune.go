@@ -103,7 +103,7 @@ func prune(ctx context.Context, a *cli.App, s settings.Settings, f pruneFlags) e
 		return err
 	}
 	if f.olderThan != nil {
-		f.before = time.Now().Add(-*f.olderThan)
+		f.Before = time.Now().Add(-*f.olderThan)
 	}
 	records, err := store.ListBrief()
 	errs := []error{err}

@@ -18,19 +18,13 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// Values of --status that several statuses have.
-const (
-	statusFailed    = "failed"
-	statusSucceeded = "succeeded"
-)
-
 // statuses are the values of --status, with descriptions.
 func statuses() []cobra.Completion {
 	all := []cobra.Completion{
 		cobra.CompletionWithDesc(string(record.Running), "it has not ended"),
 		cobra.CompletionWithDesc(string(record.Lost), "its own process died, and nobody finished it"),
-		cobra.CompletionWithDesc(statusSucceeded, "the program exited with 0; of a contract: success"),
-		cobra.CompletionWithDesc(statusFailed, "it ended in any other way"),
+		cobra.CompletionWithDesc(record.AnySuccess, "the program exited with 0; of a contract: success"),
+		cobra.CompletionWithDesc(record.AnyFailure, "it ended in any other way"),
 	}
 	for _, s := range result.Statuses() {
 		all = append(all, s.String())
@@ -39,34 +33,26 @@ func statuses() []cobra.Completion {
 }
 
 // selection picks runs by how they ended, by name, label and time.
-type selection struct {
-	status []string
-	name   string
-	labels []string
-	// since and before are zero for any time.
-	since, before time.Time
-}
+type selection struct{ record.Filter }
 
 // register adds the flags to a command.
 func (s *selection) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.Var(cli.List(&s.status, "list", cli.Each(readStatus)), "status", "only these: running, lost, succeeded, failed, or a status such as timed_out; with commas between them")
-	flags.StringVar(&s.name, "name", "", "only runs whose name matches `glob`, such as 'train*'")
-	flags.StringArrayVarP(&s.labels, "label", "l", nil, "only runs with label `NAME[=VALUE]`; repeated: with all of them")
+	flags.Var(cli.List(&s.Status, "list", cli.Each(readStatus)), "status", "only these: running, lost, succeeded, failed, or a status such as timed_out; with commas between them")
+	flags.StringVar(&s.Name, "name", "", "only runs whose name matches `glob`, such as 'train*'")
+	flags.StringArrayVarP(&s.Labels, "label", "l", nil, "only runs with label `NAME[=VALUE]`; repeated: with all of them")
 	cli.Choices(cmd, "status", statuses()...)
 }
 
 // check returns the first problem of the flags.
 func (s *selection) check(cmd *cobra.Command) error {
-	_, err := path.Match(s.name, "")
-	return cli.Check(cmd, cli.Wrong(err != nil, "--name %q: is not a pattern", s.name))
+	_, err := path.Match(s.Name, "")
+	return cli.Check(cmd, cli.Wrong(err != nil, "--name %q: is not a pattern", s.Name))
 }
 
 func readStatus(text string) (string, error) {
-	for _, known := range statuses() {
-		if value, _, _ := strings.Cut(known, "\t"); value == text {
-			return text, nil
-		}
+	if slices.Contains(record.StatusNames(), text) {
+		return text, nil
 	}
 	return "", errors.New("must be running, lost, succeeded, failed, or a status of a result: " + strings.Join(resultStatuses(), ", "))
 }
@@ -80,38 +66,7 @@ func resultStatuses() (names []string) {
 
 // matches reports whether a run is selected; c is its contract, nil for none.
 func (s *selection) matches(each record.Record, c *contract.Recorded) bool {
-	job := each.Spec.Job
-	if !s.since.IsZero() && each.Created.Before(s.since) || !s.before.IsZero() && !each.Created.Before(s.before) {
-		return false
-	}
-	if matched, _ := path.Match(s.name, job.Name); s.name != "" && !matched {
-		return false
-	}
-	for _, label := range s.labels {
-		name, want, valued := strings.Cut(label, "=")
-		if got, ok := job.Labels[name]; !ok || valued && got != want {
-			return false
-		}
-	}
-	return len(s.status) == 0 || slices.ContainsFunc(s.status, func(status string) bool { return hasStatus(each, c, status) })
-}
-
-// hasStatus reports whether a run has a status of [statuses].
-func hasStatus(each record.Record, c *contract.Recorded, status string) bool {
-	if each.Result == nil {
-		return string(each.State) == status
-	}
-	succeeded := each.Result.Status == result.StatusExited && each.Result.ExitCode == 0
-	if c != nil && c.Outcome != nil {
-		succeeded = c.Outcome.Success
-	}
-	switch status {
-	case statusSucceeded:
-		return succeeded
-	case statusFailed:
-		return !succeeded
-	}
-	return each.Result.Status.String() == status
+	return s.Matches(each, c.Succeeded(each))
 }
 
 // readAge reads a duration as settings do, and also days and weeks, such as 30d or 2w.
@@ -135,6 +90,9 @@ func readAge(text string) (time.Duration, error) {
 	}
 	return age, nil
 }
+
+// ReadSince reads a time, or an age before now, as --since does.
+func ReadSince(text string) (time.Time, error) { return readSince(time.Now())(text) }
 
 // readSince reads a time, or an age before now. A time without a zone is a local one.
 func readSince(now time.Time) func(text string) (time.Time, error) {

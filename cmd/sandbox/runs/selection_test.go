@@ -32,18 +32,18 @@ func TestSelection(t *testing.T) {
 		want []string
 	}{
 		"all":          {selection{}, []string{"good", "bad", "late", "now", "lost"}},
-		"failed":       {selection{status: []string{"failed"}}, []string{"bad", "late"}},
-		"succeeded":    {selection{status: []string{"succeeded"}}, []string{"good"}},
-		"a status":     {selection{status: []string{"exited"}}, []string{"good", "bad"}},
-		"two":          {selection{status: []string{"running", "lost"}}, []string{"now", "lost"}},
-		"name":         {selection{name: "train-l*"}, []string{"late", "lost"}},
-		"label":        {selection{labels: []string{"exp=e1", "bare"}, status: []string{"lost"}}, []string{"lost"}},
-		"other label":  {selection{labels: []string{"exp=e2"}}, nil},
-		"empty label":  {selection{labels: []string{"exp="}}, nil},
-		"no label":     {selection{labels: []string{"nosuch"}}, nil},
-		"since":        {selection{since: time.Unix(4, 0)}, []string{"now", "lost"}},
-		"before":       {selection{before: time.Unix(2, 0)}, []string{"good"}},
-		"in that time": {selection{since: time.Unix(2, 0), before: time.Unix(4, 0)}, []string{"bad", "late"}},
+		"failed":       {selection{record.Filter{Status: []string{"failed"}}}, []string{"bad", "late"}},
+		"succeeded":    {selection{record.Filter{Status: []string{"succeeded"}}}, []string{"good"}},
+		"a status":     {selection{record.Filter{Status: []string{"exited"}}}, []string{"good", "bad"}},
+		"two":          {selection{record.Filter{Status: []string{"running", "lost"}}}, []string{"now", "lost"}},
+		"name":         {selection{record.Filter{Name: "train-l*"}}, []string{"late", "lost"}},
+		"label":        {selection{record.Filter{Labels: []string{"exp=e1", "bare"}, Status: []string{"lost"}}}, []string{"lost"}},
+		"other label":  {selection{record.Filter{Labels: []string{"exp=e2"}}}, nil},
+		"empty label":  {selection{record.Filter{Labels: []string{"exp="}}}, nil},
+		"no label":     {selection{record.Filter{Labels: []string{"nosuch"}}}, nil},
+		"since":        {selection{record.Filter{Since: time.Unix(4, 0)}}, []string{"now", "lost"}},
+		"before":       {selection{record.Filter{Before: time.Unix(2, 0)}}, []string{"good"}},
+		"in that time": {selection{record.Filter{Since: time.Unix(2, 0), Before: time.Unix(4, 0)}}, []string{"bad", "late"}},
 	} {
 		var got []string
 		for _, each := range all {
@@ -61,7 +61,7 @@ func TestSelection(t *testing.T) {
 	}
 	require.Equal(t, []string{"good", "bad", "late"}, prunable(pruneFlags{}), "what has no result stays")
 	require.Equal(t, []string{"good", "bad"}, prunable(pruneFlags{keepLast: new(1)}))
-	require.Equal(t, []string{"bad"}, prunable(pruneFlags{keepLast: new(1), selection: selection{status: []string{"failed"}}}))
+	require.Equal(t, []string{"bad"}, prunable(pruneFlags{keepLast: new(1), selection: selection{record.Filter{Status: []string{"failed"}}}}))
 	require.Empty(t, prunable(pruneFlags{keepLast: new(9)}))
 }
 

@@ -2,8 +2,12 @@
 package recordtest
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,6 +50,48 @@ func Add(t testing.TB, s *record.Store, id string, by owner.Owner, created time.
 		require.NoError(t, err)
 		require.NoError(t, fsx.WriteFile(filepath.Join(dir, record.ResultFile), text, 0o600, true))
 	}
+	return dir
+}
+
+// Run is a whole record.
+type Run struct {
+	ID      string
+	Owner   owner.Owner
+	Created time.Time
+	Job     spec.Job
+	// Result is nil for a run that has none. Its outputs are made from Final.
+	Result         *result.Result
+	Stdout, Stderr string
+	// Final has the contents of the files of ./final by their paths.
+	Final map[string]string
+}
+
+// Write makes a whole record, and returns its directory.
+func Write(t testing.TB, s *record.Store, r Run) string {
+	t.Helper()
+	dir := Add(t, s, r.ID, r.Owner, r.Created, false)
+	r.Job.RunID = r.ID
+	require.NoError(t, record.WriteJSON(filepath.Join(dir, record.SpecFile), spec.Spec{Schema: spec.SchemaV1, Job: r.Job}))
+	for name, content := range map[string]string{record.StdoutFile: r.Stdout, record.StderrFile: r.Stderr} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	if r.Result == nil {
+		return dir
+	}
+	res := *r.Result
+	res.ID, res.Name, res.Labels, res.Outputs = r.ID, r.Job.Name, r.Job.Labels, nil
+	for _, path := range slices.Sorted(maps.Keys(r.Final)) {
+		file := filepath.Join(dir, record.OwnFinal, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte(r.Final[path]), 0o600))
+		res.Outputs = append(res.Outputs, result.Output{
+			Path: path, SizeBytes: int64(len(r.Final[path])), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(r.Final[path]))), Mode: "0600",
+		})
+	}
+	text, err := res.Encode()
+	require.NoError(t, err)
+	require.NoError(t, fsx.WriteFile(filepath.Join(dir, record.ResultFile), text, 0o600, true))
+	require.NoError(t, s.Settle(r.ID))
 	return dir
 }
 
