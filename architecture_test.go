@@ -92,6 +92,7 @@ var importTable = []struct {
 	{"internal/settings", []string{"policy", "configs", "images", "images/lock", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox/engine/kubernetes", "sandbox/record", "sandbox/uid", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
 	{"internal/render", []string{"result", "policy", "images/lock", "images/packages", "images/prune", "sandbox/spec", "sandbox/record", "sandbox", "sandbox/gpu", "harness/evaluate", "harness/contract", "harness/invoke", "harness/gate", "internal/text", "internal/terminal"}},
 	{"internal/plot", []string{"internal/text", "internal/terminal"}},
+	{"internal/report", []string{"result", "sandbox/record", "sandbox/metrics", "harness/evaluate", "harness/invoke", "harness/gate", "internal/plot", "internal/render", "internal/text", "internal/terminal"}},
 	{"internal/schematest", nil},
 	{"internal/treetest", nil},
 	{"cmd/sandbox", []string{"everything"}},

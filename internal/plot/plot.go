@@ -84,7 +84,7 @@ func Lines(f Frame, series []Series) template.HTML {
 	shown, left := bound(series, MaxSeries)
 	d.left(left, "series")
 	for i := range shown {
-		shown[i].Points = thin(shown[i].Points, MaxPoints)
+		shown[i].Points = Thin(shown[i].Points, MaxPoints)
 	}
 	x, y := d.axes(f, shown)
 	for i, s := range shown {
@@ -140,7 +140,7 @@ type Group struct {
 // Intervals draws the values of each group in a row, with the mean and its interval.
 func Intervals(f Frame, groups []Group) template.HTML {
 	shown, left := bound(groups, MaxRows)
-	d := newDrawing(top+rowHeight*max(len(shown), 1)+bottom)
+	d := newDrawing(top + rowHeight*max(len(shown), 1) + bottom)
 	d.left(left, "row")
 	var extent Series
 	for i := range shown {
@@ -197,7 +197,7 @@ func Timeline(f Frame, bars []Bar, colors []string) template.HTML {
 		}
 		extent.Points = append(extent.Points, Point{X: b.Start}, Point{X: b.End})
 	}
-	d := newDrawing(top+rowHeight*min(max(len(lanes), 1), MaxRows)+bottom)
+	d := newDrawing(top + rowHeight*min(max(len(lanes), 1), MaxRows) + bottom)
 	x := d.rowsAxis(f, extent)
 	drawn := make([]bool, len(lanes))
 	for _, b := range bars {
@@ -238,7 +238,7 @@ func Heat(f Frame, m Matrix) template.HTML {
 	rows, leftRows := bound(m.Rows, MaxRows)
 	columns, leftColumns := bound(m.Columns, MaxColumns)
 	const cellHeight, header = 26, 26
-	d := newDrawing(header+cellHeight*len(rows)+bottom/2)
+	d := newDrawing(header + cellHeight*len(rows) + bottom/2)
 	d.left(leftRows, "row")
 	d.left(leftColumns, "column")
 	cell := float64(width-rowLabels-right) / float64(max(len(columns), 1))
@@ -298,7 +298,7 @@ func Sparkline(title string, values []float64) template.HTML {
 	if len(points) < 2 {
 		return ""
 	}
-	points = thin(points, most)
+	points = Thin(points, most)
 	var path strings.Builder
 	last := float64(len(values) - 1)
 	for i, p := range points {
@@ -371,9 +371,9 @@ func bound[T any](all []T, most int) (shown []T, left int) {
 	return append([]T{}, all[:min(len(all), most)]...), max(len(all)-most, 0)
 }
 
-// thin keeps at most this number of points. Of the points of each stretch it keeps the lowest and the
+// Thin keeps at most this number of points. Of the points of each stretch it keeps the lowest and the
 // highest, and one that is not finite, so that peaks and gaps stay.
-func thin(points []Point, most int) []Point {
+func Thin(points []Point, most int) []Point {
 	if len(points) <= most {
 		return points
 	}

@@ -149,7 +149,7 @@ func TestThin(t *testing.T) {
 		points = append(points, Point{X: float64(i), Y: 1})
 	}
 	points[1000].Y, points[2000].Y, points[3000].Y = 50, -50, math.NaN()
-	kept := thin(points, 60)
+	kept := Thin(points, 60)
 	require.LessOrEqual(t, len(kept), 60)
 	require.Contains(t, kept, points[1000])
 	require.Contains(t, kept, points[2000])
@@ -163,7 +163,7 @@ func TestThin(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, gaps)
-	require.Len(t, thin(points[:60], 60), 60)
+	require.Len(t, Thin(points[:60], 60), 60)
 }
 
 func TestUnits(t *testing.T) {
