@@ -11,7 +11,9 @@ package plot
 import (
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,9 +74,9 @@ type Series struct {
 // The sizes of a plot, in pixels where nothing scales it.
 const (
 	width, height      = 640, 260
-	right, top, bottom = 14, 12, 40
+	right, top, bottom = 28, 12, 40
 	axisLabels         = 66  // the left margin of plots with an axis there
-	rowLabels          = 190 // that of plots with rows
+	maxRowLabels       = 200 // that of plots with rows, at most
 	rowHeight          = 20
 )
 
@@ -155,7 +157,11 @@ func Intervals(f Frame, groups []Group) template.HTML {
 			}
 		}
 	}
-	x := d.rowsAxis(f, extent)
+	names := make([]string, len(shown))
+	for i, g := range shown {
+		names[i] = g.Name
+	}
+	x := d.rowsAxis(f, extent, names)
 	for i, g := range shown {
 		y := d.row(i, g.Name)
 		for at, v := range g.Values {
@@ -198,7 +204,7 @@ func Timeline(f Frame, bars []Bar, colors []string) template.HTML {
 		extent.Points = append(extent.Points, Point{X: b.Start}, Point{X: b.End})
 	}
 	d := newDrawing(top + rowHeight*min(max(len(lanes), 1), MaxRows) + bottom)
-	x := d.rowsAxis(f, extent)
+	x := d.rowsAxis(f, extent, slices.Collect(maps.Keys(lanes)))
 	drawn := make([]bool, len(lanes))
 	for _, b := range bars {
 		lane := lanes[b.Lane]
@@ -241,7 +247,9 @@ func Heat(f Frame, m Matrix) template.HTML {
 	d := newDrawing(header + cellHeight*len(rows) + bottom/2)
 	d.left(leftRows, "row")
 	d.left(leftColumns, "column")
-	cell := float64(width-rowLabels-right) / float64(max(len(columns), 1))
+	d.setLabels(rows)
+	rowLabels := float64(d.labels)
+	cell := (width - rowLabels - right) / float64(max(len(columns), 1))
 	fit := max(int(cell/7), 3) // characters
 	for j, name := range columns {
 		d.text(rowLabels+cell*(float64(j)+0.5), header-9, "middle", label(name, fit), name)

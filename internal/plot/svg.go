@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/internal/text"
 )
@@ -14,6 +15,8 @@ import (
 // drawing is an SVG that grows.
 type drawing struct {
 	height int
+	// labels is the width of the names of rows.
+	labels int
 	body   strings.Builder
 	notes  []string
 }
@@ -51,10 +54,19 @@ func (d *drawing) circle(x, y, r float64, series int, tip string) {
 	d.add(`<circle class="dot c%d" cx="%s" cy="%s" r="%s"><title>%s</title></circle>`, series, num(x), num(y), num(r), escape(tip))
 }
 
+// setLabels gives the names of rows the room that they need.
+func (d *drawing) setLabels(names []string) {
+	const letter, gap = 6.4, 14 // the width of most letters
+	for _, name := range names {
+		need := letter*float64(utf8.RuneCountInString(label(name, MaxLabel))) + gap
+		d.labels = max(d.labels, min(int(need), maxRowLabels))
+	}
+}
+
 // row adds the name of a row, and returns the middle of the row.
 func (d *drawing) row(i int, name string) float64 {
 	y := float64(top + i*rowHeight + rowHeight/2)
-	d.text(rowLabels-8, y+4, "end", label(name, MaxLabel), name)
+	d.text(float64(d.labels-8), y+4, "end", label(name, MaxLabel), name)
 	return y
 }
 
@@ -73,9 +85,10 @@ func (d *drawing) axes(f Frame, series []Series) (x, y scale) {
 }
 
 // rowsAxis draws the axis below rows, and returns its scale.
-func (d *drawing) rowsAxis(f Frame, extent Series) scale {
-	x := newScale([]Series{extent}, func(p Point) float64 { return p.X }, f.X, rowLabels, width-right)
-	d.bottom(f, x, rowLabels)
+func (d *drawing) rowsAxis(f Frame, extent Series, names []string) scale {
+	d.setLabels(names)
+	x := newScale([]Series{extent}, func(p Point) float64 { return p.X }, f.X, float64(d.labels+16), width-right)
+	d.bottom(f, x, d.labels)
 	return x
 }
 

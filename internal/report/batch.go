@@ -56,10 +56,14 @@ func (s standing) score() *float64 {
 
 // standings are the results, best first.
 func (b Batch) standings() []standing {
-	ranked, err := evaluate.RankResults(b.Results, b.Direction)
+	ordered := slices.Clone(b.Results)
+	slices.SortStableFunc(ordered, func(x, y evaluate.Result) int {
+		return cmp.Or(strings.Compare(x.Name, y.Name), compareSeeds(x.Seed, y.Seed), x.Repetition-y.Repetition)
+	})
+	ranked, err := evaluate.RankResults(ordered, b.Direction)
 	ranks := make([]int, len(b.Results))
 	if err != nil {
-		ranked = b.Results
+		ranked = ordered
 	} else {
 		ranks = render.Board{Ranked: ranked, Direction: b.Direction}.Ranks()
 	}
@@ -73,6 +77,17 @@ func (b Batch) standings() []standing {
 		}
 	}
 	return all
+}
+
+// compareSeeds orders seeds; none comes first.
+func compareSeeds(x, y *uint32) int {
+	number := func(seed *uint32) int64 {
+		if seed == nil {
+			return -1
+		}
+		return int64(*seed)
+	}
+	return cmp.Compare(number(x), number(y))
 }
 
 // class is what became of a result, in a few words, and whether that is good.
@@ -211,10 +226,13 @@ func overstated(all []standing) []string {
 			n++
 		}
 	}
-	if n == 0 {
+	switch n {
+	case 0:
 		return nil
+	case 1:
+		return []string{"⚠ marks a score that the script gave itself and that is far better than the graded one. There is 1."}
 	}
-	return []string{fmt.Sprintf("%s printed a score of its own that is far better than the graded one: it is marked with ⚠.", text.Count(n, "script"))}
+	return []string{fmt.Sprintf("⚠ marks a score that the script gave itself and that is far better than the graded one. There are %d.", n)}
 }
 
 // column is one of the leaderboard. A column without a value is left out.
@@ -489,7 +507,7 @@ func timeline(all []standing) Section {
 		Text: "A bar is a run. Its row is the GPU that it had, or a place for one program.",
 	}, bars, colors)}}
 	if span := last.Sub(first); span > 0 {
-		s.Facts = []Fact{{"From the first start to the last end", secondsCell(span.Seconds())}, {"Programs at the same time, on average", numberCell(new(busy.Seconds() / span.Seconds()))}}
+		s.Facts = []Fact{{"From the first start to the last end", secondsCell(span.Seconds())}, {"Programs at the same time, on average", textCell(fmt.Sprintf("%.2f", busy.Seconds()/span.Seconds()))}}
 	}
 	return s
 }

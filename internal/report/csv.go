@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/csv"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -28,7 +29,7 @@ func (d Document) CSV() []byte {
 		for _, c := range row {
 			switch {
 			case c.Number != nil:
-				record = append(record, strconv.FormatFloat(*c.Number, 'g', -1, 64))
+				record = append(record, digits(*c.Number))
 			case c.Text == absent.Text:
 				record = append(record, "")
 			default:
@@ -41,14 +42,23 @@ func (d Document) CSV() []byte {
 	return out.Bytes()
 }
 
+// digits is a number with all its digits. A whole one has no exponent.
+func digits(v float64) string {
+	const exact = 1 << 53
+	if v == math.Trunc(v) && math.Abs(v) < exact {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
 // value is an untrusted text as a value.
 func value(s string) string {
-	formula := s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0]))
+	begins := func(s, with string) bool { return s != "" && strings.ContainsRune(with, rune(s[0])) }
+	formula := begins(s, "=+-@\t\r\n")
 	s = lineOf(s, maxValue)
-	if _, err := strconv.ParseFloat(s, 64); s == "" || err == nil && !strings.ContainsAny(s, "xX_") {
-		return s
-	}
-	if formula || strings.ContainsRune("=+-@", rune(s[0])) {
+	_, err := strconv.ParseFloat(s, 64)
+	isNumber := err == nil && strings.Trim(s, "0123456789.eE+-") == ""
+	if !isNumber && (formula || begins(s, "=+-@")) {
 		return "'" + s
 	}
 	return s

@@ -25,20 +25,24 @@ var pageScript string
 
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
-		"line": line, "block": block, "rows": func(t Table) [][]Cell { rows, _ := head(t.Rows, maxRows); return rows },
+		"line": line, "lines": block, "rows": func(t Table) [][]Cell { rows, _ := head(t.Rows, maxRows); return rows },
 		"leftRows": func(t Table) string { return leftOut(len(t.Rows)-min(len(t.Rows), maxRows), "row") },
 		"sortKey":  sortKey, "leftBlocks": func(b []Block) string { return leftOut(len(b)-min(len(b), maxBlocks), "text") },
 		"blocks": func(b []Block) []Block { shown, _ := head(b, maxBlocks); return shown },
 		"facts":  func(f []Fact) []Fact { shown, _ := head(f, maxFacts); return shown },
+		"long":   func(c Cell) bool { return len(c.Text) > maxShort },
 		"id":     func(i int) string { return "part-" + strconv.Itoa(i+1) },
 	}).Parse(pageText))
 })
+
+// maxShort is the length of a text that stays on one line in a table.
+const maxShort = 64
 
 // sortKey is what the script sorts a cell by; empty for the text itself.
 func sortKey(c Cell) string {
 	switch {
 	case c.Number != nil:
-		return strconv.FormatFloat(*c.Number, 'g', -1, 64)
+		return digits(*c.Number)
 	case c.Text == absent.Text:
 		return "none"
 	}
