@@ -88,7 +88,7 @@ func Lines(f Frame, series []Series) template.HTML {
 	for i := range shown {
 		shown[i].Points = Thin(shown[i].Points, MaxPoints)
 	}
-	x, y := d.axes(f, shown)
+	x, y := d.axes(f, shown, true)
 	for i, s := range shown {
 		var path strings.Builder
 		pen := "M"
@@ -119,7 +119,7 @@ func Scatter(f Frame, series []Series) template.HTML {
 		room -= len(shown[i].Points)
 		d.left(left, "point")
 	}
-	x, y := d.axes(f, shown)
+	x, y := d.axes(f, shown, false)
 	for i, s := range shown {
 		for _, p := range s.Points {
 			if finite(p.X, p.Y) {
@@ -161,7 +161,7 @@ func Intervals(f Frame, groups []Group) template.HTML {
 	for i, g := range shown {
 		names[i] = g.Name
 	}
-	x := d.rowsAxis(f, extent, names)
+	x := d.rowsAxis(f, extent, names, false)
 	for i, g := range shown {
 		y := d.row(i, g.Name)
 		for at, v := range g.Values {
@@ -204,7 +204,7 @@ func Timeline(f Frame, bars []Bar, colors []string) template.HTML {
 		extent.Points = append(extent.Points, Point{X: b.Start}, Point{X: b.End})
 	}
 	d := newDrawing(top + rowHeight*min(max(len(lanes), 1), MaxRows) + bottom)
-	x := d.rowsAxis(f, extent, slices.Collect(maps.Keys(lanes)))
+	x := d.rowsAxis(f, extent, slices.Collect(maps.Keys(lanes)), true)
 	drawn := make([]bool, len(lanes))
 	for _, b := range bars {
 		lane := lanes[b.Lane]
@@ -275,9 +275,11 @@ func Heat(f Frame, m Matrix) template.HTML {
 			if finite(v) {
 				shown = f.Y.format(v)
 				d.add(`<rect class="cell" x="%s" y="%s" width="%s" height="%d" fill-opacity="%.2f"/>`, num(rowLabels+cell*float64(j)+1), num(y+1),
-					num(cell-2), cellHeight-2, 0.06+0.6*e.share(v))
+					num(cell-2), cellHeight-2, 0.05+0.45*e.share(v))
 			}
+			d.add(`<g class="value">`)
 			d.text(rowLabels+cell*(float64(j)+0.5), y+17, "middle", label(shown, fit), shown)
+			d.add(`</g>`)
 		}
 	}
 	return d.figure(f, nil)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -70,9 +71,12 @@ func (d *drawing) row(i int, name string) float64 {
 	return y
 }
 
-// axes draws both axes, and returns their scales.
-func (d *drawing) axes(f Frame, series []Series) (x, y scale) {
+// axes draws both axes, and returns their scales. tight says that the axis X ends with the data.
+func (d *drawing) axes(f Frame, series []Series, tight bool) (x, y scale) {
 	x = newScale(series, func(p Point) float64 { return p.X }, f.X, axisLabels, width-right)
+	if tight {
+		x = x.tight()
+	}
 	y = newScale(series, func(p Point) float64 { return p.Y }, f.Y, height-bottom, top)
 	for _, v := range y.ticks {
 		at := y.at(v)
@@ -85,9 +89,12 @@ func (d *drawing) axes(f Frame, series []Series) (x, y scale) {
 }
 
 // rowsAxis draws the axis below rows, and returns its scale.
-func (d *drawing) rowsAxis(f Frame, extent Series, names []string) scale {
+func (d *drawing) rowsAxis(f Frame, extent Series, names []string, tight bool) scale {
 	d.setLabels(names)
 	x := newScale([]Series{extent}, func(p Point) float64 { return p.X }, f.X, float64(d.labels+16), width-right)
+	if tight {
+		x = x.tight()
+	}
 	d.bottom(f, x, d.labels)
 	return x
 }
@@ -150,6 +157,8 @@ func (e extent) share(v float64) float64 {
 // scale maps values to coordinates.
 type scale struct {
 	extent
+
+	data     extent  // of the values
 	from, to float64 // coordinates
 	ticks    []float64
 	unit     Unit
@@ -184,7 +193,18 @@ func newScale(series []Series, value func(Point) float64, unit Unit, from, to fl
 	for k := first; k <= last; k++ {
 		s.ticks = append(s.ticks, k*s.step)
 	}
+	s.data = s.extent
 	s.low, s.high = s.ticks[0], s.ticks[len(s.ticks)-1]
+	return s
+}
+
+// tight is the scale without room beyond the data.
+func (s scale) tight() scale {
+	if s.data.low >= s.data.high {
+		return s
+	}
+	s.extent = s.data
+	s.ticks = slices.DeleteFunc(s.ticks, func(v float64) bool { return v < s.low || v > s.high })
 	return s
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // A Batch is the content of a results file.
@@ -291,7 +292,7 @@ var boardColumns = []column{
 		if s.Result.Run == nil {
 			return absent
 		}
-		return codeCell(s.Result.Run.ID)
+		return codeCell(record.ShortID(s.Result.Run.ID))
 	}},
 }
 

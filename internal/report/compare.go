@@ -177,6 +177,9 @@ func transitions(pairs []*pair) Section {
 	var order []change
 	for _, p := range pairs {
 		was, is := classIn(p.a).Text, classIn(p.b).Text
+		if p.a == nil || p.b == nil {
+			continue // the table says which are in one only
+		}
 		if was == is {
 			continue
 		}

@@ -38,7 +38,7 @@ func GateDocument(g Gate) Document {
 	case v.Status == evidence.Pass:
 		d.Mark = Good
 	}
-	if v.StopReason != "" {
+	if v.StopReason != "" && v.Status != evidence.Pass {
 		d.Lead += " Stopped for " + string(v.StopReason) + "."
 	}
 	counts := v.EvidenceSummary.Counts

@@ -169,7 +169,7 @@ func RunDocument(r Run) Document {
 		Fact{"Status", marked(textCell(res.Status.String()), d.Mark)}, Fact{"Fault", textCell(res.Fault.String())}, Fact{"Exit code", countCell(res.ExitCode)},
 		Fact{"Score", scoreOf(res.Score, res.ScoreUnfinished)}, Fact{"Stopped by", textCell(stoppedBy(res.StoppedBy))},
 		Fact{"Duration", secondsCell(res.DurationSeconds)}, Fact{"Overhead", secondsCell(res.SetupSeconds + res.TeardownSeconds)},
-		Fact{"Started", textCell(res.StartedAt)}, Fact{"Finished", textCell(res.FinishedAt)},
+		Fact{"Started", timeCell(res.StartedAt)}, Fact{"Finished", timeCell(res.FinishedAt)},
 	)
 	d.Sections = []Section{
 		{Title: "How it ended", Facts: end, Text: warnings(res.Warnings)},
@@ -442,6 +442,15 @@ func factTable(sections []Section) Table {
 		}
 	}
 	return t
+}
+
+// timeCell is a time of a result for people.
+func timeCell(s string) Cell {
+	t, ok := instant(s)
+	if !ok {
+		return textCell(s)
+	}
+	return textCell(t.UTC().Format("2006-01-02 15:04:05.000 UTC"))
 }
 
 // instant reads a time of a result.
