@@ -183,7 +183,7 @@ func newScale(series []Series, value func(Point) float64, unit Unit, from, to fl
 		pad := cmp.Or(math.Abs(s.low)/10, 1)
 		s.low, s.high = s.low-pad, s.high+pad
 	}
-	s.step = niceStep((s.high-s.low)/4, unit)
+	s.step = niceStep((s.high-s.low)/5, unit)
 	first, last := math.Floor(s.low/s.step), math.Ceil(s.high/s.step)
 	const exact = 1 << 50 // beyond it, the numbers differ in the last digits of a float64 only
 	if !(last-first <= 12) || max(math.Abs(first), math.Abs(last)) > exact {

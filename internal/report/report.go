@@ -71,14 +71,28 @@ type Table struct {
 }
 
 // A Mark says how a reader is to take a value.
-type Mark string
+type Mark int
 
 const (
-	Plain   Mark = ""
-	Good    Mark = "good"
-	Bad     Mark = "bad"
-	Warning Mark = "warning"
+	Plain Mark = iota
+	Good
+	Bad
+	Warning
 )
+
+// String is the class of the mark in [Document.HTML].
+func (m Mark) String() string {
+	switch m {
+	case Good:
+		return "good"
+	case Bad:
+		return "bad"
+	case Warning:
+		return "warning"
+	case Plain:
+	}
+	return "plain"
+}
 
 // A Cell is a value. Number, if not nil, is what it is sorted by.
 type Cell struct {
