@@ -525,55 +525,53 @@ const (
 	maxShownRuns    = plot.MaxSeries
 )
 
-// batchMetrics has the curves of the best runs together, and a small curve of each metric of each run.
-func batchMetrics(all []standing) Section {
-	var names []string
-	custom := map[string]bool{}
+// A metric is one of a batch. One that the programs printed can have the name of one of the machine.
+type metric struct {
+	name   string
+	custom bool
+}
+
+// metricsOf are the metrics of all runs, those that programs printed first.
+func metricsOf(all []standing) (found []metric) {
 	for _, s := range all {
 		if s.run == nil {
 			continue
 		}
 		for _, c := range s.run.Curves {
-			if !slices.Contains(names, c.Name) && len(names) < maxCurves {
-				names = append(names, c.Name)
+			if m := (metric{c.Name, c.Custom}); len(found) < maxCurves && !slices.Contains(found, m) {
+				found = append(found, m)
 			}
-			custom[c.Name] = custom[c.Name] || c.Custom
 		}
 	}
-	if len(names) == 0 {
+	slices.SortStableFunc(found, func(a, b metric) int {
+		switch {
+		case a.custom == b.custom:
+			return 0
+		case a.custom:
+			return -1
+		}
+		return 1
+	})
+	return found
+}
+
+// batchMetrics has the curves of the best runs together, and a small curve of each metric of each run.
+func batchMetrics(all []standing) Section {
+	found := metricsOf(all)
+	if len(found) == 0 {
 		return Section{}
 	}
-	slices.SortStableFunc(names, func(a, b string) int {
-		first := func(name string) int {
-			if custom[name] {
-				return 0
-			}
-			return 1
-		}
-		return first(a) - first(b)
-	})
 	s := Section{Title: "Metrics"}
-	for _, name := range names {
-		if !custom[name] || len(s.Plots) == maxShownMetrics {
-			continue
+	for _, m := range found {
+		if m.custom && len(s.Plots) < maxShownMetrics {
+			s.Plots = append(s.Plots, together(all, m))
 		}
-		f := plot.Frame{Title: name + " of the first runs of the leaderboard", YLabel: name, XLabel: "step"}
-		var series []plot.Series
-		for _, each := range all {
-			if c := each.curve(name); c != nil && len(series) < maxShownRuns {
-				if !c.Steps {
-					f.XLabel, f.X = "time since the start", plot.Seconds
-				}
-				series = append(series, plot.Series{Name: each.label(), Points: c.Points})
-			}
-		}
-		s.Plots = append(s.Plots, plot.Lines(f, series))
 	}
 	columns := []column{{"Script", func(s standing) Cell { return textCell(s.label()) }}}
-	shown, left := head(names, maxShownMetrics+2)
-	for _, name := range shown {
-		columns = append(columns, column{name, func(s standing) Cell {
-			if c := s.curve(name); c != nil {
+	shown, left := head(found, maxShownMetrics+1)
+	for _, m := range shown {
+		columns = append(columns, column{m.name, func(s standing) Cell {
+			if c := s.curve(m); c != nil {
 				return c.spark()
 			}
 			return absent
@@ -581,7 +579,7 @@ func batchMetrics(all []standing) Section {
 	}
 	measured := slices.DeleteFunc(slices.Clone(all), func(s standing) bool { return s.run == nil || len(s.run.Curves) == 0 })
 	t := table(columns, measured)
-	t.Title = "Metrics of each run: the last value, and the highest for memory"
+	t.Title = "Metrics of each run: the last value, and the highest number of bytes"
 	s.Tables = []Table{t}
 	if left > 0 {
 		s.Text = []string{leftOut(left, "metric")}
@@ -589,12 +587,27 @@ func batchMetrics(all []standing) Section {
 	return s
 }
 
-func (s standing) curve(name string) *Curve {
+// together draws a metric of the first runs.
+func together(all []standing, m metric) template.HTML {
+	f := plot.Frame{Title: m.name + " of the first runs of the leaderboard", YLabel: m.name, XLabel: "step"}
+	var series []plot.Series
+	for _, each := range all {
+		if c := each.curve(m); c != nil && len(series) < maxShownRuns {
+			if !c.Steps {
+				f.XLabel, f.X = "time since the start", plot.Seconds
+			}
+			series = append(series, plot.Series{Name: each.label(), Points: c.Points})
+		}
+	}
+	return plot.Lines(f, series)
+}
+
+func (s standing) curve(m metric) *Curve {
 	if s.run == nil {
 		return nil
 	}
-	for i := range s.run.Curves {
-		if s.run.Curves[i].Name == name {
+	for i, c := range s.run.Curves {
+		if c.Name == m.name && c.Custom == m.custom {
 			return &s.run.Curves[i]
 		}
 	}

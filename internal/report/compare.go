@@ -81,7 +81,12 @@ func CompareDocument(a, b Batch) Document {
 		}
 	}
 	d.Lead = fmt.Sprintf("Of %s in both, %d scored better in the second batch and %d worse; %d ended in another way.", text.Count(both, "evaluation"), better, worse, changed)
-	notes := slices.Concat(a.Notes, b.Notes)
+	var notes []string
+	for _, batch := range []Batch{a, b} {
+		for _, note := range batch.Notes {
+			notes = append(notes, batch.Title+": "+note)
+		}
+	}
 	if a.Direction != b.Direction {
 		notes = append(notes, "The batches do not agree on which scores are better.")
 	}

@@ -89,8 +89,9 @@ func words(s string) string {
 
 // listItem reports whether a text would begin a list or underline a heading.
 func listItem(s string) bool {
-	return strings.HasPrefix(s, "-") && strings.Trim(s, "-0123456789.e") != "" || strings.HasPrefix(s, "+") || strings.HasPrefix(s, "=") ||
-		strings.TrimLeft(s, "0123456789") != s && strings.HasPrefix(strings.TrimLeft(s, "0123456789"), ". ")
+	after := strings.TrimLeft(s, "0123456789")
+	return strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "+ ") || s != "" && strings.Trim(s, "-= ") == "" ||
+		after != s && (strings.HasPrefix(after, ". ") || strings.HasPrefix(after, ") "))
 }
 
 // span is a code span.
