@@ -389,7 +389,7 @@ func enforcedFacts(r *result.Result) []Fact {
 	}
 	return facts(
 		Fact{"Time limit", textCell(limit)}, Fact{"Memory", textCell(size(e.MemoryBytes))}, Fact{"Processors", numberCell(positive(e.CPUs))},
-		Fact{"Processes and threads", countCell(e.PIDs)}, Fact{"Disk", textCell(strings.TrimSpace(size(e.DiskBytes) + " " + bound(e.Disk)))},
+		Fact{"Processes and threads", numberCell(positive(float64(e.PIDs)))}, Fact{"Disk", textCell(strings.TrimSpace(size(e.DiskBytes) + " " + bound(e.Disk)))},
 		Fact{"Output", textCell(size(e.OutputLimitBytes))}, Fact{"Network", textCell(e.Network)}, Fact{"User", textCell(e.User)},
 		Fact{"Isolation", textCell(e.Isolation.Grade)}, Fact{"Root file system", textCell(readOnly(e.ReadOnlyRoot))}, Fact{"New privileges", textCell(never(e.NoNewPrivileges))},
 		Fact{"Capabilities dropped", textCell(strings.Join(e.CapDrop, ", "))}, Fact{"System calls", textCell(e.Seccomp)}, Fact{"GPUs", textCell(strings.Join(e.GPUs, ", "))},

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/report"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox/metrics"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
@@ -171,8 +174,8 @@ func (l loader) batch(arg string) (b report.Batch, err error) {
 		b.Notes = append(b.Notes, fmt.Sprintf("Line %d of the file was cut and is left out.", read.Torn))
 	}
 	latest, replaced := evaluate.Latest(read.Results)
-	if text := render.Replaced(replaced); text != "" {
-		b.Notes = append(b.Notes, text+".")
+	if note := render.Replaced(replaced); note != "" {
+		b.Notes = append(b.Notes, note+".")
 	}
 	if len(evaluate.Competitions(latest)) > 1 {
 		b.Notes = append(b.Notes, "The evaluations are of several competitions, whose scores cannot be compared.")
@@ -191,6 +194,9 @@ func (l loader) batch(arg string) (b report.Batch, err error) {
 	b.Runs, err = l.records(latest)
 	return b, err
 }
+
+// maxWarnings bounds the records that are named because they cannot be read.
+const maxWarnings = 5
 
 // records reads the records of results. One that cannot be read is left out with a warning; a deleted
 // one without.
@@ -225,13 +231,15 @@ func (l loader) records(results []evaluate.Result) (map[string]report.Run, error
 	}
 	close(ids)
 	group.Wait()
-	for _, r := range results {
-		if r.Run == nil || failed[r.Run.ID] == nil {
-			continue
+	maps.DeleteFunc(failed, func(_ string, err error) bool {
+		return errors.Is(err, record.ErrNoRecord) || errors.Is(err, fs.ErrNotExist)
+	})
+	for i, id := range slices.Sorted(maps.Keys(failed)) {
+		if i == maxWarnings {
+			l.app.Warn("%s cannot be read either", text.Count(len(failed)-i, "further record"))
+			break
 		}
-		if err := failed[r.Run.ID]; !errors.Is(err, record.ErrNoRecord) && !errors.Is(err, fs.ErrNotExist) {
-			l.app.Warn("the record of run %s cannot be read and is left out: %v", r.Run.ID, err)
-		}
+		l.app.Warn("the record of run %s cannot be read and is left out: %v", text.Brief(id), failed[id])
 	}
 	return runs, context.Cause(l.ctx)
 }
