@@ -122,7 +122,8 @@ func TestGolden(t *testing.T) {
 		"batch": BatchDocument(exampleBatch()), "comparison": CompareDocument(exampleBatch(), after), "gate": GateDocument(exampleGate()), "sweep": SweepDocument(exampleSweep()), "run": RunDocument(exampleRun()),
 	} {
 		requirePage(t, d.HTML())
-		require.Equal(t, d.HTML(), d.HTML())
+		again := d.HTML()
+		require.Equal(t, again, d.HTML(), "a document is always written in the same way")
 		for file, text := range map[string][]byte{name + ".md": d.Markdown(), name + ".csv": d.CSV()} {
 			path := filepath.Join("testdata", file)
 			if *update {
@@ -266,7 +267,7 @@ func TestBounds(t *testing.T) {
 	require.Contains(t, short, "bytes are left out …]\n")
 	require.True(t, strings.HasSuffix(short, "y\nthe end"))
 	require.Equal(t, "a\nb", block("\na\nb\n"))
-	require.Equal(t, maxCell, len([]rune(line(strings.Repeat("ä", 10_000)))))
+	require.Len(t, []rune(line(strings.Repeat("ä", 10_000))), maxCell)
 }
 
 func TestNothing(t *testing.T) {
