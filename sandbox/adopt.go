@@ -123,12 +123,15 @@ func (r *Runner) engineOf(ctx context.Context, note record.Journal) (engine.Info
 }
 
 func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note record.Journal, o runOptions, onlyEnded bool, began time.Time,
-) (*result.Result, error) {
+) (_ *result.Result, err error) {
 	info, err := r.engineOf(ctx, note)
 	if err != nil {
 		return nil, err
 	}
 	a := newRun(r, planned{spec: found.Spec, info: info, request: Request{ID: found.ID}}, o, began)
+	a.steps.tracer = tracerOf(ctx)
+	defer func() { a.steps.end(err) }()
+	a.steps.begin(StepLease)
 	a.journal, a.journal.Owner, a.journal.Adopted = note, owner.This().String(), true
 	a.journal.Deadline = a.deadline(stage.PartSlack).UTC()
 	a.started, a.evidence.Recovered, a.evidence.Accepted = began, true, true
@@ -147,9 +150,11 @@ func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note rec
 	if note.Ref.ID == "" {
 		return a.neverStarted(ctx)
 	}
+	a.steps.begin(StepStage)
 	if err := a.resumeStage(ctx, true); err != nil { // 4
 		return nil, err
 	}
+	a.steps.begin(StepStart)
 	if err := a.reopen(ctx); err != nil { // 5, 6
 		return nil, errors.Join(err, a.letGo())
 	}
@@ -161,11 +166,12 @@ func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note rec
 		defer done()
 		a.watch(ctx)
 		a.at("accepted")
+		a.steps.begin(StepStream)
 		a.supervise(ctx) // 7, 8
 		a.at("ended")
 	}
 	if e := &a.evidence; e.Stop == outcome.StopNone && (e.End.Cause == engine.BySignal || !e.End.Reported) {
-		e.Stop = outcome.StopReason(note.Stop) // the dead controller had asked for the end
+		e.Stop, e.StoppedBy = outcome.StopReason(note.Stop), note.StoppedBy // the dead controller had asked for the end
 	}
 	switch e := &a.evidence; {
 	case e.End.NoJob:
@@ -235,6 +241,7 @@ func (a *run) letGo() error {
 	}
 	a.output.Close()
 	a.stopWatch()
+	a.meter.close() // the points are of the process that finishes the run
 	return a.stage.Close()
 }
 

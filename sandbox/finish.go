@@ -21,7 +21,10 @@ const collectBudget = 30 * time.Minute
 // removes the container. Cancellation by the caller does not affect it.
 func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
+	a.steps.end(a.evidence.Lost)
+	a.steps.begin(StepResult)
 	a.stopWatch()
+	a.meter.wait()
 	e := &a.evidence
 	e.FileLimit = a.spec.Job.FileSize != nil && a.spec.Job.FileSize.Soft == a.spec.Job.DiskBytes
 	// Nothing can change the files any more if all processes of the program are dead.
@@ -39,6 +42,10 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	for _, warning := range a.output.Close() {
 		a.warn.add("%s", warning)
 	}
+	measured, err := a.meter.close()
+	if err != nil {
+		a.warn.add("%v", err)
+	}
 	if e.Stop == outcome.StopDiskFull {
 		a.stage.NameHogs(ctx)
 	}
@@ -48,8 +55,14 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	a.at("collected")
 	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
 	res := a.result(decided, left, observed)
-	err := a.stage.WriteResult(res)
+	res.Metrics, res.StoppedBy = measured, e.StoppedBy
+	if decided.Status == result.StatusExited && (e.End.Reported || res.OutputComplete) {
+		a.meter.finished()
+	}
+	err = a.stage.WriteResult(res)
 	a.at("written")
+	a.steps.end(err)
+	a.steps.begin(StepRemove)
 	var removeErr error
 	if a.spec.Job.Keep && a.container != nil {
 		a.container.Release()
@@ -65,6 +78,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 			err = errors.Join(err, a.stage.WriteResult(res))
 		}
 	}
+	a.steps.end(removeErr)
 	if err == nil && removeErr == nil && !a.left {
 		a.settle()
 	}
@@ -187,6 +201,7 @@ func (a *run) engineGoes(ctx context.Context) bool {
 func (a *run) abandon(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
+	a.steps.begin(StepRemove)
 	var errs []error
 	if !a.nameTaken {
 		// By name: the container may exist even if the answer to its creation was lost.
@@ -196,13 +211,17 @@ func (a *run) abandon(ctx context.Context) error {
 	a.observer.Close()
 	a.proxy.Close()
 	a.output.Close()
-	return errors.Join(append(errs, a.stage.Discard(ctx))...)
+	_, _ = a.meter.close() // nothing was measured
+	err := errors.Join(append(errs, a.stage.Discard(ctx))...)
+	a.steps.end(err)
+	return err
 }
 
 // startFailed ends a run whose program never ran. If the host or the request is at fault,
 // nothing is left behind. If the engine refused to start the container, there is a
 // result, for the record.
 func (a *run) startFailed(ctx context.Context, startErr error) (*result.Result, error) {
+	a.steps.end(startErr)
 	noContainer := a.container == nil && (a.output == nil || !errors.Is(startErr, engine.ErrNotStarted))
 	if noContainer || a.unmonitored || !isEngines(startErr) {
 		return nil, errors.Join(startErr, a.abandon(ctx))

@@ -156,7 +156,12 @@ func (r *Runner) ask(ctx context.Context, ref string) (engine.Info, images.Resol
 		imageErr error
 		asked    sync.WaitGroup
 	)
-	asked.Go(func() { image, imageErr = r.resolve(ctx, ref) })
+	asked.Go(func() {
+		step := steps{tracer: tracerOf(ctx)}
+		step.begin(StepImage)
+		image, imageErr = r.resolve(ctx, ref)
+		step.end(imageErr)
+	})
 	info, err := r.facts.get(ctx, r.engine)
 	asked.Wait()
 	if err == nil {

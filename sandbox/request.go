@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stop"
 )
 
 // The data of a request, see [spec].
@@ -75,6 +76,9 @@ type Hooks struct {
 	// until the runner is closed. A [Pool] prepares no more containers for the class than that; if
 	// More is nil, it prepares as many as it may.
 	More func() int
+	// Peers are the runs that rules of [Request].StopWhen compare this one with, such as those of the same
+	// batch. A run whose program ends by itself becomes one of them.
+	Peers *stop.Peers
 	// Kill, when closed after the context was canceled, skips the rest of the grace
 	// period.
 	Kill <-chan struct{}

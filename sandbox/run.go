@@ -78,14 +78,19 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 }
 
 // runOnce is Run with the transfer that the plan chooses: the ten steps of a run.
-func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*result.Result, error) {
+func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (_ *result.Result, err error) {
 	began := time.Now()
+	steps := &steps{tracer: tracerOf(ctx)}
+	defer func() { steps.end(err) }()
+	steps.begin(StepPlan)
 	plan, err := r.plan(ctx, req) // 1 plan, 2 image
-	if err != nil {
+	if err = errors.Join(err, checkPeers(req.StopWhen, o.hooks.Peers)); err != nil {
 		return nil, err
 	}
+	steps.begin(StepLease)
 	plan.named, plan.more = o.named, o.hooks.More
 	a := newRun(r, plan, o, began)
+	a.steps = steps
 	if a.secrets, err = readSecrets(req.Secrets); err != nil {
 		return nil, err
 	}
@@ -100,6 +105,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	if err := a.leaseUID(ctx, a.deadline(deadlineSlack), a.yield); err != nil {
 		return nil, err
 	}
+	steps.begin(StepStage)
 	if err := a.openStage(ctx); err != nil { // 4 stage
 		return nil, errors.Join(err, a.dropWaiting(ctx))
 	}
@@ -107,18 +113,22 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (*resul
 	ctx, done := a.heed(ctx)
 	defer done()
 	a.at("staged")
+	steps.begin(StepPrepare)
 	if err := a.prepare(ctx); err != nil { // 5 prepare
 		return a.startFailed(ctx, err)
 	}
 	a.at("prepared")
+	steps.end(nil)
 	defer func() { a.release() }()
 	if err := a.admit(ctx); err != nil {
 		return a.startFailed(ctx, err)
 	}
+	steps.begin(StepStart)
 	if err := a.start(ctx); err != nil { // 6 start
 		return a.startFailed(ctx, err)
 	}
 	a.at("accepted")
+	steps.begin(StepStream)
 	r.finishBehind()
 	if a.spare {
 		defer time.AfterFunc(nextDelay, next).Stop()
@@ -151,6 +161,8 @@ type run struct {
 	hooks  Hooks
 	log    *slog.Logger
 	warn   warnings
+	// steps are reported to the tracer of the caller.
+	steps *steps
 
 	// The rooms of the run, in the order in which they are opened.
 	gpus     gpuLease
@@ -159,6 +171,7 @@ type run struct {
 	proxy    *egress.Session
 	observer *observe.Observer
 	output   *stream.Output
+	meter    *meter
 
 	// journal is what another process needs to finish the run.
 	journal record.Journal
@@ -205,6 +218,7 @@ func newRun(r *Runner, plan planned, o runOptions, began time.Time) *run {
 	a := &run{
 		planned: plan, runner: r, io: o.io, hooks: o.hooks, workFile: o.workFile, began: began,
 		log:     r.log.With(logRun, plan.spec.Job.RunID),
+		steps:   &steps{},
 		release: func() {}, stopWatch: func() {}, endWork: func() {}, stops: make(chan outcome.StopReason, 1),
 	}
 	a.evidence.SoftSignal = int(spec.SoftSignals[plan.spec.Job.SoftSignal])
@@ -398,7 +412,10 @@ func (a *run) create(ctx context.Context, sources engine.Sources, until time.Tim
 // openOutput makes the files of the record that the streams are recorded in.
 func (a *run) openOutput() (err error) {
 	job := a.spec.Job
-	watch := []io.Writer{&a.score}
+	if a.meter, err = a.newMeter(); err != nil {
+		return err
+	}
+	watch := []io.Writer{&a.score, a.meter}
 	if a.io.WatchStdout != nil {
 		watch = append(watch, a.io.WatchStdout)
 	}
@@ -497,6 +514,7 @@ func (a *run) start(ctx context.Context) error {
 	}
 	a.at("granted")
 	// From here on the program may run, and another process can finish the run.
+	a.journal.Started = time.Now().UTC()
 	a.journal.Deadline = time.Now().Add(a.programLimit() + a.slack()).UTC() // the wait is over
 	a.journal.Ref, a.journal.Final, a.journal.Warnings = record.Ref(a.container.Ref()), a.stage.Ownership(), a.warn.sorted()
 	if err := a.writeJournal(); err != nil {
@@ -506,6 +524,7 @@ func (a *run) start(ctx context.Context) error {
 	if a.hooks.Started != nil {
 		a.hooks.Started()
 	}
+	a.meter.begin(time.Now())
 	streams := engine.Streams{Stdin: a.io.Stdin, Stdout: a.output.Stdout, Stderr: a.output.Stderr}
 	switch err := a.container.Start(context.WithoutCancel(ctx), a.spec.Job.WithSecrets(a.secrets), streams); {
 	case err == nil:
@@ -527,11 +546,12 @@ func (a *run) start(ctx context.Context) error {
 	return nil
 }
 
-// watch monitors the disk of the program until [run.finish].
+// watch monitors the disk of the program, and measures it, until [run.finish].
 func (a *run) watch(ctx context.Context) {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stopWatch = stop
 	a.stage.Watch(watching)
+	a.meter.watch(watching, a)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -27,7 +27,10 @@ const (
 // end; an init that does not respond in time is killed. When supervise returns, the
 // evidence describes the end of the run.
 func (a *run) supervise(ctx context.Context) {
-	defer func() { a.ended = time.Now() }()
+	defer func() {
+		a.ended = time.Now()
+		a.steps.begin(StepEnd) // if nobody asked for it
+	}()
 	waiting, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWaiting()
 	ends := a.wait(waiting)
@@ -54,6 +57,9 @@ func (a *run) supervise(ctx context.Context) {
 			a.evidence.End, a.evidence.Lost = end.End, end.err
 			return
 		case reason := <-a.stops:
+			if reason == outcome.StopByRule {
+				a.evidence.StoppedBy = a.meter.stoppedBy()
+			}
 			stop(reason)
 		case <-canceled:
 			canceled = nil
@@ -139,7 +145,8 @@ func (a *run) heed(ctx context.Context) (_ context.Context, done func()) {
 // noteStop records that the end is requested by us, for a process that finishes the run if this
 // one dies now.
 func (a *run) noteStop() {
-	a.journal.Stop = int(a.evidence.Stop)
+	a.steps.begin(StepEnd)
+	a.journal.Stop, a.journal.StoppedBy = int(a.evidence.Stop), a.evidence.StoppedBy
 	if err := a.writeJournal(); err != nil {
 		a.log.Debug("the request to end is not on record", logError, err)
 	}

@@ -120,7 +120,7 @@ func (e Entry) script() (string, error) {
 
 // asked is the result of an entry that did not begin.
 func (e Entry) asked(o BatchOptions, setup string, limits *Limits) Result {
-	r := newResult(Job{Name: e.Name, Task: o.Task, Setup: setup, limits: limits, Seed: e.Seed})
+	r := newResult(Job{Name: e.Name, Task: o.Task, Setup: setup, limits: limits, Seed: e.Seed, Resource: o.Resource})
 	r.ScriptSHA256, r.OriginalSHA256 = e.SHA256, e.SHA256
 	return r
 }
@@ -132,6 +132,9 @@ type BatchOptions struct {
 	Timeout time.Duration
 	// Parallel is the number of programs that run at the same time; 0 is 1.
 	Parallel int
+	// Resource, unless 0, reaches each script as [ResourceVariable]. A result with another one is not of
+	// this batch.
+	Resource int
 	// MaxFailures, unless 0, ends the batch after this number of scripts that did not end well in this
 	// call. What runs goes on to its end.
 	MaxFailures int
@@ -157,11 +160,15 @@ type BatchOptions struct {
 	LogFailed func(error)
 	// Resumed, if set, gets what the results file has, and the number of its torn line, or 0. Running
 	// counts programs that start (1) and have ended (-1). Ended gets each result, one call at a time.
-	// Ending gets the cause when what runs is canceled.
+	// Ending gets the cause when what runs is canceled. Round is called when a round of [Harness.Halve]
+	// begins, before Resumed.
+	Round   func(Round)
 	Resumed func(left Resumption, torn int)
 	Running func(change int)
 	Ended   func(Result)
 	Ending  func(cause error)
+	// Events, if set, gets each event of the queue, one call at a time.
+	Events func(trial.Event)
 }
 
 // BatchReport is how a batch ended.
@@ -201,6 +208,8 @@ type batch struct {
 	setup   string
 	limits  *Limits
 	file    *ResultsFile   // nil for none
+	old     ReadReport     // what it had
+	unlock  func() error   // releases Workspace; nil for none
 	index   map[string]int // of the entries by the IDs of their jobs
 	// Each entry has its own element: earlier are inconclusive results of a previous batch, ended
 	// are those that emit has not written yet.
@@ -224,40 +233,72 @@ type batch struct {
 // must not overlap with another script. Without GPUs, a [sandbox.Pool] of the box then prepares
 // containers, and no more than there are scripts left.
 func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions) (BatchReport, error) {
-	b := &batch{BatchOptions: opts, entries: entries, index: map[string]int{}}
+	b, err := h.open(ctx, entries, opts)
+	if err != nil {
+		return BatchReport{}, err
+	}
+	defer b.close()
+	ctx, done := b.bounded(ctx)
+	defer done()
+	err = b.round(ctx, h)
+	return b.report, err
+}
+
+// open returns a batch that nothing has been done of. It holds the working directory and the results
+// file until close.
+func (h *Harness) open(ctx context.Context, entries []Entry, opts BatchOptions) (b *batch, err error) {
+	b = &batch{BatchOptions: opts, entries: entries}
 	b.Parallel = max(b.Parallel, 1)
-	b.report.asked = func(i int) Result { return entries[i].asked(opts, b.setup, b.limits) }
-	inFlight := b.inFlight(h.opts.Request.GPUs != "")
-	if b.Parallel > 1 && inFlight == 1 && len(entries) > 1 {
-		return BatchReport{}, &policy.FieldError{Field: "workspace", Rule: "scripts that run at once need one, so that each has its own ./final"}
+	if b.Parallel > 1 && b.inFlight(h.opts.Request.GPUs != "") == 1 && len(entries) > 1 {
+		return nil, &policy.FieldError{Field: "workspace", Rule: "scripts that run at once need one, so that each has its own ./final"}
 	}
 	if b.Results != "" { // a refusal that every run would get is reported once, before anything runs
-		var err error
 		if b.setup, b.limits, err = h.setup(ctx, opts.Task, opts.Timeout, opts.More); err != nil {
-			return BatchReport{}, err
+			return nil, err
 		}
 	}
 	if b.Workspace != "" {
-		unlock, err := LockWorkspace(b.Workspace)
-		if err != nil {
-			return BatchReport{}, err
+		if b.unlock, err = LockWorkspace(b.Workspace); err != nil {
+			return nil, err
 		}
-		defer func() { _ = unlock() }() // it ends with this process at the latest
 	}
-	b.earlier, b.ended = make([]*Result, len(entries)), make([]*Result, len(entries))
-	results := make([]*Result, len(entries))
 	if b.Results != "" {
-		if err := b.resume(results); err != nil {
-			return BatchReport{}, err
+		if b.file, b.old, err = OpenResults(b.Results, ReadOptions{Brief: !b.KeepTexts}); err != nil {
+			b.close()
+			return nil, err
 		}
-		defer func() { _ = b.file.Close() }() // each line is on the disk already
 	}
-	b.report.Results = results
+	return b, nil
+}
+
+func (b *batch) close() {
+	if b.file != nil {
+		_ = b.file.Close() // each line is on the disk already
+	}
+	if b.unlock != nil {
+		_ = b.unlock() // it ends with this process at the latest
+	}
+}
+
+// round runs the entries that have no result in the results file. The error is the reason of an early
+// end.
+func (b *batch) round(ctx context.Context, h *Harness) error {
+	b.index = map[string]int{}
+	b.report = BatchReport{
+		Results: make([]*Result, len(b.entries)),
+		asked:   func(i int) Result { return b.entries[i].asked(b.BatchOptions, b.setup, b.limits) },
+	}
+	b.earlier, b.ended = make([]*Result, len(b.entries)), make([]*Result, len(b.entries))
+	if b.file != nil {
+		b.resume()
+	}
 	admit := sandbox.Slots(b.Parallel)
 	if b.Parallel == 1 {
 		admit = trial.InOrder(admit) // also when the next container is ready first
 	}
+	peers := h.peersOf(b.report.Results)
 	b.h = h.expecting(&b.left).with(func(o *Options) {
+		o.Hooks.Peers = peers
 		o.Hooks.Admit = func(ctx context.Context) (func(), error) {
 			release, err := admit(ctx)
 			if err != nil || b.Running == nil {
@@ -270,14 +311,13 @@ func (h *Harness) Batch(ctx context.Context, entries []Entry, opts BatchOptions)
 			}, nil
 		}
 	})
-	err := b.run(ctx, inFlight)
-	return b.report, err
+	return b.run(ctx, b.inFlight(h.opts.Request.GPUs != ""))
 }
 
 // Job returns the job of an entry, with its script.
 func (o BatchOptions) Job(e Entry) (Job, error) {
 	script, err := e.script()
-	return Job{Script: script, Task: o.Task, Timeout: o.Timeout, Name: e.Name, Seed: e.Seed, Workspace: e.Workspace}, err
+	return Job{Script: script, Task: o.Task, Timeout: o.Timeout, Name: e.Name, Seed: e.Seed, Resource: o.Resource, Workspace: e.Workspace}, err
 }
 
 // Resumption returns what [Harness.Batch] would go on with. It changes nothing; a results file that
@@ -315,28 +355,22 @@ func (b *batch) inFlight(gpus bool) int {
 // ahead reports whether scripts may begin while others run, up to their start.
 func (o BatchOptions) ahead() bool { return o.MaxFailures == 0 && o.Debug == nil }
 
-// resume opens the results file and takes over its results.
-func (b *batch) resume(results []*Result) error {
-	file, old, err := OpenResults(b.Results, ReadOptions{Brief: !b.KeepTexts})
-	if err != nil {
-		return err
-	}
-	b.file = file
+// resume takes over the results that the results file had.
+func (b *batch) resume() {
 	wanted := make([]Result, len(b.entries))
 	for i := range wanted {
 		wanted[i] = b.report.asked(i)
 	}
-	left := Resume(wanted, old.Results, b.Again)
+	left := Resume(wanted, b.old.Results, b.Again)
 	for i, known := range left.Known {
 		if known != nil {
-			results[i] = b.kept(*known)
+			b.report.Results[i] = b.kept(*known)
 		}
 	}
 	b.earlier = left.Earlier
 	if b.Resumed != nil {
-		b.Resumed(left, old.Torn)
+		b.Resumed(left, b.old.Torn)
 	}
-	return nil
 }
 
 // kept is the part of a result that the report has.
@@ -348,25 +382,31 @@ func (b *batch) kept(r Result) *Result {
 	return &r
 }
 
+// bounded returns a context that ends with the budget, and reports its end. done is to be called when
+// nothing runs any more.
+func (b *batch) bounded(parent context.Context) (ctx context.Context, done func()) {
+	ctx, cancel := parent, func() {}
+	if b.BatchOptions.Budget > 0 {
+		ctx, cancel = context.WithTimeoutCause(parent, b.BatchOptions.Budget, ErrBudget)
+	}
+	if b.Ending == nil {
+		return ctx, cancel
+	}
+	called := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(called)
+		b.Ending(context.Cause(ctx))
+	})
+	return ctx, func() {
+		if !stop() {
+			<-called
+		}
+		cancel()
+	}
+}
+
 // run runs the entries without a result. The error is the reason of an early end.
 func (b *batch) run(ctx context.Context, inFlight int) error {
-	if b.BatchOptions.Budget > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, b.BatchOptions.Budget, ErrBudget)
-		defer cancel()
-	}
-	if b.Ending != nil {
-		called := make(chan struct{})
-		stop := context.AfterFunc(ctx, func() {
-			defer close(called)
-			b.Ending(context.Cause(ctx))
-		})
-		defer func() {
-			if !stop() {
-				<-called
-			}
-		}()
-	}
 	queue := trial.Queue{
 		Parallel: inFlight, Budget: trial.Budget{Failures: b.MaxFailures, IsFailure: b.isFailure}, Log: b.Log, LogFailed: b.LogFailed, Emit: b.emit,
 		Retry:  trial.Retry{Max: 1, If: b.isDisturbed, Alone: true},
@@ -397,7 +437,7 @@ func (b *batch) jobs() ([]trial.Job, error) {
 		}
 		job := trial.Job{ID: trial.NewID(), Name: e.Name, Parent: parent, Seed: b.report.asked(i).seed64()}
 		if b.Log != nil {
-			document := Document{Schema: JobSchemaV1, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds()}
+			document := Document{Schema: JobSchemaV1, Task: &b.Task, TimeoutSeconds: b.Timeout.Seconds(), Resource: b.Resource}
 			if e.Text != nil {
 				document.Script = *e.Text
 			} else {
@@ -435,9 +475,10 @@ func (b *batch) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 // isFailure says what MaxFailures counts: not a wrong submission or our failure to check it, and
 // not a run that somebody stopped.
 func (b *batch) isFailure(r trial.Result) bool {
-	res := b.ended[b.index[r.Job.ID]]
-	return !res.EndedWell() && (res.Run == nil || !res.Run.stopped())
+	return b.ended[b.index[r.Job.ID]].countsAsFailure()
 }
+
+func (r Result) countsAsFailure() bool { return !r.EndedWell() && (r.Run == nil || !r.Run.stopped()) }
 
 // isDisturbed says which scripts run once more when all others have ended: those whose run was
 // disturbed, perhaps by another one that filled the disk.
@@ -465,10 +506,12 @@ func (b *batch) one(ctx context.Context, h *Harness, e Entry, earlier *Result) (
 	return res, err
 }
 
+// maxErrors bounds the errors of a report.
+const maxErrors = 5
+
 // failed notes that we failed to run a job. Only a lost engine ends the batch.
 func (b *batch) failed(ctx context.Context, job trial.Job, err error) error {
-	const most = 5
-	if len(b.report.Errors) < most && !errors.Is(err, context.Cause(ctx)) {
+	if len(b.report.Errors) < maxErrors && !errors.Is(err, context.Cause(ctx)) {
 		b.report.Errors = append(b.report.Errors, fmt.Errorf("%s: %w", job.Name, err))
 	}
 	if errors.Is(err, sandbox.ErrEngineUnavailable) {
@@ -477,8 +520,11 @@ func (b *batch) failed(ctx context.Context, job trial.Job, err error) error {
 	return nil
 }
 
-// emit writes the result of a job that has ended, and then reports it.
+// emit passes an event on. The result of a job that has ended is written, and then reported.
 func (b *batch) emit(e trial.Event) error {
+	if b.Events != nil {
+		b.Events(e)
+	}
 	if e.Kind != trial.EventEnded {
 		return nil
 	}

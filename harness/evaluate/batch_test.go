@@ -79,10 +79,17 @@ func TestBatchInParallel(t *testing.T) {
 	}}
 	entries := entriesOf(t, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 	var ended []string
+	jobs := map[trial.EventKind]int{}
 	report, err := newEvaluator(t, runner, Options{}).Batch(t.Context(), entries, BatchOptions{
 		Parallel: 2, MaxFailures: 100, Task: newTask(t), Timeout: time.Second, Ended: func(r Result) { ended = append(ended, r.Name) },
+		Events: func(e trial.Event) {
+			if e.Role == "" { // not of a run
+				jobs[e.Kind]++
+			}
+		},
 	})
 	require.NoError(t, err)
+	require.Equal(t, map[trial.EventKind]int{trial.EventStarted: 10, trial.EventEnded: 10}, jobs)
 	require.Equal(t, 2, runner.most)
 	require.Len(t, ended, 10)
 	for i, r := range report.Results {

@@ -309,7 +309,7 @@ func TestEvaluationWireNames(t *testing.T) {
 	for typ := range reflect.TypeFor[result.EvaluationResult]().Fields() {
 		want = append(want, typ.Tag.Get("json"))
 	}
-	want = append(want, "schema", "name", "competition_id", "script_sha256", "original_sha256", "setup_sha256", "seed", "repetition", "repairs", "run", "self_reported", "score_unfinished", "graded_score",
+	want = append(want, "schema", "name", "competition_id", "script_sha256", "original_sha256", "setup_sha256", "seed", "repetition", "resource", "repairs", "run", "self_reported", "score_unfinished", "graded_score",
 		"grading", "submission", "cached", "failure", "why", "metric_direction", "baseline_value", "limits")
 	var got []string
 	for name := range fields {

@@ -190,7 +190,7 @@ func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (spec.Spec, er
 		RunID: fmt.Sprint(f.plans), Command: append([]string{"python3"}, req.Args...), TimeoutSeconds: req.Limits.Timeout.Seconds(),
 		Script: req.Script, Input: req.Input, Final: req.Final,
 	}}
-	for _, name := range []string{"SEED", "PYTHONHASHSEED"} {
+	for _, name := range []string{"SEED", "PYTHONHASHSEED", ResourceVariable} {
 		spec.Job.Env = append(spec.Job.Env, name+"="+req.Env[name])
 	}
 	return spec, nil

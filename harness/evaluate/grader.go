@@ -195,7 +195,7 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 		return nil, fmt.Errorf("copying the grader: %w", err)
 	}
 	hooks := h.opts.Hooks
-	hooks.Started, hooks.More = nil, noMore // the copies are of one grading
+	hooks.Started, hooks.More, hooks.Peers = nil, noMore, nil // the copies are of one grading
 	graded, err := h.box.Run(ctx, h.label(req, roleGrader), hooks)
 	h.spent.note(graded, roleGrader)
 	if err != nil {

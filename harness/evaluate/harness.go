@@ -93,6 +93,7 @@ func New(box sandbox.Box, opts Options) (*Harness, error) {
 		h.grader, h.graderSum, err = opts.Grader.read(context.Background())
 		errs = append(errs, err)
 	}
+	errs = append(errs, h.checkCache())
 	if opts.Cache != "" {
 		h.cache, err = openCache(opts.Cache)
 		errs = append(errs, err)
@@ -114,6 +115,9 @@ type Job struct {
 	// Repetition tells runs apart that are otherwise alike: 0 for the first, and so on. It
 	// counts in the keys of the cache.
 	Repetition int
+	// Resource, unless 0, reaches the script as [ResourceVariable]. Results with another one are of
+	// another job.
+	Resource int
 	// Earlier, if not nil, is an inconclusive result of the same job. If only the grading or
 	// the check of the submission is missing, and final/ is still as the run left it, the
 	// script does not run again.
@@ -157,7 +161,7 @@ func newResult(job Job) Result {
 	sum := hashText(job.Script)
 	return Result{
 		Schema: ResultSchemaV1, Name: job.Name, CompetitionID: job.Task.CompetitionID, ScriptSHA256: sum, OriginalSHA256: sum,
-		MetricDirection: job.Task.MetricDirection, BaselineValue: job.Task.BaselineValue, SetupSHA256: job.Setup, Limits: job.limits, Seed: job.Seed, Repetition: job.Repetition,
+		MetricDirection: job.Task.MetricDirection, BaselineValue: job.Task.BaselineValue, SetupSHA256: job.Setup, Limits: job.limits, Seed: job.Seed, Repetition: job.Repetition, Resource: job.Resource,
 		EvaluationResult: EvaluationResult{ExitCode: -1, Warnings: []string{}},
 	}
 }
@@ -279,6 +283,9 @@ func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, r
 	if job.Seed != nil {
 		seed := strconv.FormatUint(uint64(*job.Seed), 10)
 		x.env["SEED"], x.env["PYTHONHASHSEED"] = seed, seed
+	}
+	if job.Resource != 0 {
+		x.env[ResourceVariable] = strconv.Itoa(job.Resource)
 	}
 	return x, remove, nil
 }

@@ -53,7 +53,8 @@ type Ranked struct {
 
 // RankSolutions orders solutions by their results (EX-027): valid scores first, best first; then
 // those without a score; then errors, whatever score they printed. Equal ones stay in their
-// order. Lists of unequal length and an unknown direction are errors.
+// order. Lists of unequal length and an unknown direction are errors. Of results with a
+// [Result.Resource] those with more of it come first: their scripts reached a later round.
 //
 // The score is [Result.BestScore]: where any result was graded, only graded scores count, so that
 // a script gains nothing by breaking its grading. A score that is NaN or infinite counts as none.
@@ -84,38 +85,55 @@ func rank(results []Result, direction MetricDirection) ([]int, error) {
 	if err := direction.Check(); err != nil {
 		return nil, fmt.Errorf("ranking: %w", err)
 	}
-	graded := slices.ContainsFunc(results, func(r Result) bool { return r.Grading != nil })
+	graded := anyGraded(results)
 	const scored, unscored, failed = 0, 1, 2
 	type standing struct {
-		index, tier int
-		score       float64
+		index, tier, resource int
+		score                 float64
 	}
 	standings := make([]standing, len(results))
 	for i, r := range results {
-		score := r.BestScore()
-		if graded {
-			score = r.GradedScore
-		}
-		standings[i] = standing{index: i, tier: unscored}
-		switch {
-		case !r.Valid():
+		standings[i] = standing{index: i, tier: unscored, resource: r.Resource}
+		if score := r.counting(graded); score != nil {
+			standings[i].tier, standings[i].score = scored, *score
+		} else if !r.Valid() {
 			standings[i].tier = failed
-		case score != nil && isFinite(*score):
-			standings[i] = standing{i, scored, *score}
 		}
 	}
 	slices.SortStableFunc(standings, func(a, b standing) int {
-		by := cmp.Compare(a.score, b.score)
-		if direction == Maximize {
-			by = -by
-		}
-		return cmp.Or(a.tier-b.tier, by)
+		return cmp.Or(a.tier-b.tier, b.resource-a.resource, direction.compare(a.score, b.score))
 	})
 	order := make([]int, len(results))
 	for i, s := range standings {
 		order[i] = s.index
 	}
 	return order, nil
+}
+
+// compare orders numbers, the better one first.
+func (d MetricDirection) compare(a, b float64) int {
+	if d == Maximize {
+		a, b = b, a
+	}
+	return cmp.Compare(a, b)
+}
+
+// anyGraded reports whether only graded scores count in a ranking.
+func anyGraded(results []Result) bool {
+	return slices.ContainsFunc(results, func(r Result) bool { return r.Grading != nil })
+}
+
+// counting is the score that ranks a result, among results of which some are graded or none is; nil for
+// one without.
+func (r Result) counting(graded bool) *float64 {
+	score := r.BestScore()
+	if graded {
+		score = r.GradedScore
+	}
+	if !r.Valid() || score == nil || !isFinite(*score) {
+		return nil
+	}
+	return score
 }
 
 // Statistics sum up the scores of repeated runs.

@@ -43,6 +43,8 @@ type Result struct {
 	Seed *uint32 `json:"seed"`
 	// Repetition is [Job.Repetition].
 	Repetition int `json:"repetition"`
+	// Resource is [Job.Resource]; 0 for none.
+	Resource int `json:"resource"`
 	// Repairs counts the repaired scripts that were evaluated, this one included.
 	Repairs int `json:"repairs"`
 	// Run is the run of the script; nil when none took place.

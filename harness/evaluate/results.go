@@ -162,11 +162,14 @@ func (r *ResultsFile) Close() error {
 }
 
 // Key tells results of different scripts apart: two with the same name, script (as it was before
-// any repair), seed and repetition are of the same.
+// any repair), seed, repetition and resource are of the same.
 func (r Result) Key() string { return r.slot() + "\x00" + r.version() }
 
-// slot is the place of a result in a leaderboard: name, seed and repetition.
-func (r Result) slot() string {
+// slot is the place of a result in a batch, or in a round of a [Halving].
+func (r Result) slot() string { return r.place() + "\x00" + strconv.Itoa(r.Resource) }
+
+// place is the place of a result in a leaderboard: name, seed and repetition.
+func (r Result) place() string {
 	seed := ""
 	if r.Seed != nil {
 		seed = strconv.FormatUint(uint64(*r.Seed), 10)
@@ -194,11 +197,12 @@ func (r Replaced) All() int { return r.Repeated + r.Setup + r.Edited }
 // Latest returns the results of a results file that count: of each name, seed, repetition and
 // competition one, in the order in which they came first. It is of the script's last version, and
 // of that the last conclusive result, or else the last one. Conclusive results do not become
-// unknown by a later try.
+// unknown by a later try. Of the rounds of a [Halving] it is the last one; the others are not counted as
+// replaced.
 func Latest(results []Result) (latest []Result, replaced Replaced) {
 	at := map[string]int{}
 	for _, r := range results {
-		key := r.CompetitionID + "\x00" + r.slot()
+		key := r.CompetitionID + "\x00" + r.place()
 		i, there := at[key]
 		if !there {
 			at[key] = len(latest)
@@ -209,6 +213,7 @@ func Latest(results []Result) (latest []Result, replaced Replaced) {
 		switch {
 		case before.version() != r.version():
 			replaced.Edited++
+		case before.Resource != r.Resource:
 		case before.SetupSHA256 != r.SetupSHA256:
 			replaced.Setup++
 		default:

@@ -40,7 +40,9 @@ type Document struct {
 	// TimeoutSeconds is [Job.Timeout].
 	TimeoutSeconds float64 `json:"timeout_seconds"`
 	Repetition     int     `json:"repetition,omitempty"`
-	Workspace      string  `json:"workspace,omitempty"`
+	// Resource is [Job.Resource].
+	Resource  int    `json:"resource,omitempty"`
+	Workspace string `json:"workspace,omitempty"`
 }
 
 // Trial returns the harness for a queue, a server or a log. The spec of a job is a [Document], the
@@ -120,7 +122,7 @@ func decodeJob(job trial.Job) (Job, []trial.Problem) {
 	if len(problems) > 0 {
 		return Job{}, problems
 	}
-	decoded := Job{Name: job.Name, Script: d.Script, Repetition: d.Repetition, Workspace: d.Workspace, Timeout: time.Duration(d.TimeoutSeconds * float64(time.Second))}
+	decoded := Job{Name: job.Name, Script: d.Script, Repetition: d.Repetition, Resource: d.Resource, Workspace: d.Workspace, Timeout: time.Duration(d.TimeoutSeconds * float64(time.Second))}
 	var err error
 	if (d.Script == "") == (d.ScriptFile == "") {
 		refuse("script", "give script or script_file")
@@ -144,6 +146,9 @@ func decodeJob(job trial.Job) (Job, []trial.Problem) {
 	}
 	if !(d.TimeoutSeconds > 0) || d.TimeoutSeconds > math.MaxInt64/float64(time.Second)/2 {
 		refuse("timeout_seconds", "must be more than 0")
+	}
+	if d.Resource < 0 || d.Resource > maxResource {
+		refuse("resource", fmt.Sprintf("must be from 0 to %d", maxResource))
 	}
 	if job.Seed != nil {
 		if *job.Seed > math.MaxUint32 {

@@ -125,7 +125,7 @@ func (r *Result) see(ran result.Result) {
 	switch ran.Status {
 	case result.StatusExited, result.StatusSignaled:
 		r.ExitCode = &ran.ExitCode
-	case result.StatusOutOfMemory, result.StatusDiskLimit, result.StatusOutputLimit:
+	case result.StatusOutOfMemory, result.StatusDiskLimit, result.StatusOutputLimit, result.StatusStoppedByRule:
 		r.Reason, r.ExitCode = ReasonLimit, &ran.ExitCode
 	case result.StatusTimedOut:
 		if r.Reason = ReasonTimeout; ran.Deadline == result.DeadlineSoft {

@@ -230,6 +230,34 @@ func Resumption(r evaluate.Resumption, all int) string {
 	return shown
 }
 
+// Round says that a round of a halving begins.
+func Round(r evaluate.Round) string {
+	shown := fmt.Sprintf("round %d of %d: %s with resource %d", r.Number, r.Of, text.Count(r.Scripts, "script"), r.Resource)
+	if r.Runs != r.Scripts {
+		shown += ", " + text.Count(r.Runs, "run")
+	}
+	return shown
+}
+
+// Halving is a line on what a halving took, or on what is left of it.
+func Halving(r evaluate.HalvingReport) string {
+	c := r.Cost
+	shown := fmt.Sprintf("halving: resource %d of %d spent (%.0f %% saved) · runs took %s", c.Spent, c.Full, 100*c.Saved(), text.Seconds(c.Seconds))
+	if c.FullSeconds > 0 {
+		shown += fmt.Sprintf(", all with the full resource about %s", text.Seconds(c.FullSeconds))
+	}
+	if c.GPUSeconds > 0 {
+		shown += " · GPU time " + text.Seconds(c.GPUSeconds)
+	}
+	if c.FullGPUSeconds > 0 {
+		shown += " instead of about " + text.Seconds(c.FullGPUSeconds)
+	}
+	if r.Waiting > 0 {
+		shown += " · not complete: the same command goes on from there"
+	}
+	return shown
+}
+
 // A Sum counts the results of a batch.
 type Sum struct{ All, EndedWell, Failed, Inconclusive, NotStarted int }
 

@@ -121,3 +121,28 @@ func TestLeaderboardTable(t *testing.T) {
 	_, rows, _ = none.Table()
 	require.Equal(t, []string{"-", "n", "-", "exited 0", "1.00s", "run-n", "it printed no score"}, []string{rows[0][0], rows[0][1], strings.TrimSpace(rows[0][2]), rows[0][3], strings.TrimSpace(rows[0][4]), rows[0][5], rows[0][6]})
 }
+
+// TestHalvingBoard: scores with different resources are not equal, and their resource is shown.
+func TestHalvingBoard(t *testing.T) {
+	with := func(name string, resource int) evaluate.Result {
+		return evaluated(name, func(e *evaluate.Result) { e.Resource, e.Score = resource, new(0.5) })
+	}
+	board := Board{Direction: evaluate.Maximize, Baseline: new(0.1), Ranked: []evaluate.Result{with("a", 27), with("b", 27), with("c", 9)}}
+	require.Equal(t, []int{1, 1, 3}, board.Ranks())
+	header, rows, _ := board.Table()
+	require.Equal(t, []string{"RANK", "NAME", "RESOURCE", "SCORE"}, header[:4])
+	require.Equal(t, "       9", rows[2][2])
+	require.Equal(t, []string{"baseline", "       -"}, rows[3][1:3])
+}
+
+func TestHalvingText(t *testing.T) {
+	require.Equal(t, "round 1 of 4: 27 scripts with resource 1", Round(evaluate.Round{Number: 1, Of: 4, Resource: 1, Scripts: 27, Runs: 27}))
+	require.Equal(t, "round 4 of 4: 1 script with resource 27, 3 runs", Round(evaluate.Round{Number: 4, Of: 4, Resource: 27, Scripts: 1, Runs: 3}))
+	cost := evaluate.HalvingCost{Spent: 108, Full: 729, Seconds: 20, FullSeconds: 76}
+	require.Equal(t, "halving: resource 108 of 729 spent (85 % saved) · runs took 20.0s, all with the full resource about 1m16s",
+		Halving(evaluate.HalvingReport{Cost: cost}))
+	cost.GPUSeconds, cost.FullGPUSeconds = 40, 152
+	require.Contains(t, Halving(evaluate.HalvingReport{Cost: cost}), " · GPU time 40.0s instead of about 2m32s")
+	require.Equal(t, "halving: resource 5 of 45 spent (89 % saved) · runs took 7.00s · not complete: the same command goes on from there",
+		Halving(evaluate.HalvingReport{Cost: evaluate.HalvingCost{Spent: 5, Full: 45, Seconds: 7}, Waiting: 2}))
+}

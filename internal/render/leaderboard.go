@@ -73,6 +73,16 @@ var columns = []column{
 		},
 	},
 	{
+		name: "RESOURCE", right: true,
+		shown: func(e row) bool { return e.Resource != 0 },
+		cell: func(e row) string {
+			if e.Resource == 0 {
+				return absent
+			}
+			return strconv.Itoa(e.Resource)
+		},
+	},
+	{
 		name: "GRADED", right: true,
 		shown: func(e row) bool { return !e.baseline && gradedCell(e.Result) != absent },
 		cell:  func(e row) string { return gradedCell(e.Result) },
@@ -140,8 +150,8 @@ func scoreCell(score *float64) string {
 	return fmt.Sprintf("%.6g", *score)
 }
 
-// Ranks returns the rank of each evaluation: the number of better ones, and one. Equal scores have
-// the same rank. An evaluation without a score that counts has rank 0.
+// Ranks returns the rank of each evaluation: the number of better ones, and one. Equal scores with the
+// same resource have the same rank. An evaluation without a score that counts has rank 0.
 func (b Board) Ranks() []int {
 	ranks := make([]int, len(b.Ranked))
 	graded := b.graded()
@@ -151,7 +161,7 @@ func (b Board) Ranks() []int {
 			continue
 		}
 		ranks[i] = i + 1
-		if i > 0 && ranks[i-1] > 0 && *counting(b.Ranked[i-1], graded) == *score {
+		if i > 0 && ranks[i-1] > 0 && b.Ranked[i-1].Resource == e.Resource && *counting(b.Ranked[i-1], graded) == *score {
 			ranks[i] = ranks[i-1]
 		}
 	}

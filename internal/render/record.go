@@ -64,6 +64,9 @@ func Record(record record.Record, c *contract.Recorded, final, size string) stri
 	field("duration", fmt.Sprintf("%s (+ %s overhead)", text.Seconds(res.DurationSeconds),
 		text.Seconds(res.SetupSeconds+res.TeardownSeconds)))
 	field("used", usedText(res.Resources))
+	for i, line := range metricsText(res.Metrics) {
+		field([]string{"metrics", ""}[min(i, 1)], line)
+	}
 	field("image", res.Image.Name+" "+res.Image.ID)
 	field("enforced", enforcedText(res.Enforced))
 	if res.Network != nil {
@@ -97,6 +100,51 @@ func Labels(labels map[string]string) string {
 		all = append(all, name+"="+labels[name])
 	}
 	return strings.Join(all, ",")
+}
+
+// maxShownMetrics bounds the metrics of a program that are shown.
+const maxShownMetrics = 10
+
+// metricsText sums up the measurements of a run, and its own metrics.
+func metricsText(m *result.Metrics) (lines []string) {
+	if m == nil {
+		return nil
+	}
+	measured := fmt.Sprintf("%s of a processor on average, %s at most", text.Number(m.MeanCPUs), text.Number(m.PeakCPUs))
+	if m.PeakProcesses > 0 {
+		measured += ", " + text.Count(m.PeakProcesses, "process")
+	}
+	if m.IntervalSeconds > 0 {
+		lines = append(lines, measured)
+	}
+	for _, g := range m.GPUs {
+		lines = append(lines, fmt.Sprintf("GPU %s: used %.0f %% on average, %.0f %% at most, memory %s", terminal.Line(g.ID), 100*g.MeanUtilization, 100*g.PeakUtilization, text.Size(g.PeakMemoryBytes)))
+	}
+	for _, c := range m.Custom[:min(len(m.Custom), maxShownMetrics)] {
+		lines = append(lines, customText(c))
+	}
+	if more := len(m.Custom) - maxShownMetrics; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	if m.Rejected > 0 {
+		lines = append(lines, text.Count(m.Rejected, "line")+" rejected")
+	}
+	return lines
+}
+
+func customText(c result.CustomMetric) string {
+	line := terminal.Line(c.Name)
+	if c.Last != nil {
+		line += fmt.Sprintf(" %.6g", *c.Last)
+		if c.LastStep != nil {
+			line += " at step " + text.Number(*c.LastStep)
+		}
+		line += fmt.Sprintf(" (%.6g to %.6g, %s)", *c.Min, *c.Max, text.Count(c.Count, "value"))
+	}
+	if c.NotFinite > 0 {
+		line += fmt.Sprintf(", %d not finite", c.NotFinite)
+	}
+	return line
 }
 
 func usedText(used result.Resources) string {

@@ -83,6 +83,8 @@ func keysOf(s *Settings) []key {
 		set: to(&s.Preload, readModules)})
 	all = append(all, key{name: "soft_signal", kind: "signal", help: "signal of --soft-timeout: SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2",
 		set: to(&s.SoftSignal, readWord(slices.Sorted(maps.Keys(spec.SoftSignals))...))})
+	all = append(all, key{name: "stop_when", kind: "rules", help: "end a run early: 'metric.loss is nan; no output for 10m'; see 'sandbox help stop-rules'", separator: ruleSeparator,
+		set: to(&s.StopWhen, readRules)})
 	for _, l := range policy.LimitTable() {
 		kind, set := limitTo(l.Field(&s.Limits), l.Zero)
 		_, setDefault := limitTo(l.Field(&s.Defaults), l.Zero)

@@ -41,7 +41,7 @@ func (s Settings) Policy() policy.Policy {
 func (s Settings) Request() sandbox.Request {
 	return sandbox.Request{
 		Image: s.Image, AllowUnlocked: s.AllowUnlocked, Runtime: s.Runtime, User: s.User, Isolation: s.Isolation, Network: s.Network, Transfer: s.Transfer,
-		GPUs: s.GPUs, GPUDriver: s.GPUDriver, GPUShare: s.GPUShare, GPUWait: s.GPUWait, Limits: s.Limits, SoftSignal: s.SoftSignal, Preload: s.Preload,
+		GPUs: s.GPUs, GPUDriver: s.GPUDriver, GPUShare: s.GPUShare, GPUWait: s.GPUWait, Limits: s.Limits, SoftSignal: s.SoftSignal, Preload: s.Preload, StopWhen: s.StopWhen,
 	}
 }
 

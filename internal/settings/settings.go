@@ -46,6 +46,8 @@ type Settings struct {
 	Preload []string
 	// SoftSignal is the signal of Limits.SoftTimeout.
 	SoftSignal string
+	// StopWhen are the stop rules of every run.
+	StopWhen []string
 
 	// OrphanTimeout bounds programs whose controller has gone; 0 is none.
 	OrphanTimeout time.Duration

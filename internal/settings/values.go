@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stop"
 	"github.com/evalbox/evalbox/sandbox/uid"
 )
 
@@ -181,6 +182,26 @@ func readModules(text string) ([]string, error) {
 	var all []string
 	for _, name := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == filepath.ListSeparator }) {
 		all = append(all, strings.TrimSpace(name))
+	}
+	return all, nil
+}
+
+// ruleSeparator joins stop rules.
+const ruleSeparator = ";"
+
+// readRules reads stop rules, joined by semicolons; an empty text has none.
+func readRules(text string) (all []string, err error) {
+	if _, err := readText(text); err != nil {
+		return nil, err
+	}
+	for rule := range strings.SplitSeq(text, ruleSeparator) {
+		if rule = strings.TrimSpace(rule); rule == "" {
+			continue
+		}
+		if _, err := stop.Parse(rule); err != nil {
+			return nil, fmt.Errorf("%.200q %w", rule, err)
+		}
+		all = append(all, rule)
 	}
 	return all, nil
 }

@@ -257,6 +257,10 @@ type Usage struct {
 	CPU        time.Duration
 	PeakMemory int64
 	OOMKills   int64
+	// Memory is in use at the moment of a [Container] Sample, without page cache that the kernel can
+	// take back at once, in bytes. Processes counts processes and threads, evalbox's init included.
+	// Both are 0 in an [End].
+	Memory, Processes int64
 	// Source names the origin of the figures; it is empty if there are none.
 	Source string
 }

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	_ "embed" // for the schema
 	"encoding/json"
 	"fmt"
 	"math"
@@ -10,6 +11,11 @@ import (
 
 // SchemaV1 names the wire form of [Point], a line of the file.
 const SchemaV1 = "evalbox/metrics/v1"
+
+// SchemaJSON is the JSON Schema (draft 2020-12) of [Point], for readers in other languages.
+//
+//go:embed schema.json
+var SchemaJSON []byte
 
 // File is the name of the file in the record of a run.
 const File = "metrics.jsonl"
@@ -25,6 +31,8 @@ type Point struct {
 	Seconds float64 `json:"seconds"`
 	// Usage is a measurement of the machine; nil for metrics of the program.
 	Usage *Usage `json:"usage,omitempty"`
+	// Index counts the lines of metrics that the program printed, from 1; 0 for a measurement.
+	Index int64 `json:"index,omitempty"`
 	// Step is the program's own count of its steps; nil if it printed none.
 	Step *float64 `json:"step,omitempty"`
 	// Values are the program's metrics by their names.

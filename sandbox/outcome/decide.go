@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +55,8 @@ type Evidence struct {
 	// Stop says why evalbox ended the run; Requested lists its requests to do so.
 	Stop      StopReason
 	Requested []engine.Signal
+	// StoppedBy is the rule of StopByRule.
+	StoppedBy *result.StoppedBy
 	// End is the end as reported by the container's init, or else by the engine.
 	End engine.End
 	// SoftSignal is the number of the run's soft signal, 0 if it has none.
@@ -212,6 +215,12 @@ func decideStopped(f Evidence) Outcome {
 	case StopOrphaned:
 		v.Status, v.Fault = result.StatusCanceled, result.FaultOperator
 		v.Explanation = "The program was stopped because its controller was gone for longer than the orphan limit."
+	case StopByRule:
+		v.Status = result.StatusStoppedByRule
+		v.Explanation = "The program was stopped by a rule."
+		if by := f.StoppedBy; by != nil {
+			v.Explanation = "The program was stopped by the rule " + strconv.Quote(by.Rule) + ": " + by.Reason
+		}
 	case StopRequested:
 		v.Status, v.Fault = result.StatusCanceled, result.FaultOperator
 		v.Explanation = "Another process asked to stop the run (sandbox stop)."
@@ -381,6 +390,8 @@ const (
 	StopOrphaned
 	// StopRequested means that another process asked for the end.
 	StopRequested
+	// StopByRule means that a stop rule was fulfilled.
+	StopByRule
 )
 
 // ErrStopped means that another process asked to end the run.

@@ -16,6 +16,7 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
+	"github.com/evalbox/evalbox/sandbox/stop"
 )
 
 // Plan turns a request and its mount table into a complete Spec, within the policy and the
@@ -49,6 +50,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, err)
 	softSignal, err := planSoftSignal(req.SoftSignal, limits.SoftTimeout)
 	errs = append(errs, err)
+	errs = append(errs, checkStopRules(req.StopWhen)...)
 	transfer, err := planTransfer(req.Transfer)
 	errs = append(errs, err)
 	diskBound, err := planDisk(req, transfer, pol, host)
@@ -103,7 +105,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			Script: layout.Script, Input: layout.Input(), Final: layout.Final,
 			Mounts: mounts.hosts, Trees: mounts.trees, Aliases: aliases,
 			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
-			SoftTimeoutSeconds: limits.SoftTimeout.Seconds(), SoftSignal: softSignal,
+			SoftTimeoutSeconds: limits.SoftTimeout.Seconds(), SoftSignal: softSignal, StopWhen: slices.Clone(req.StopWhen),
 			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(), OrphanLimitSeconds: pol.OrphanTimeout.Seconds(),
 			DiskBound: diskBound, DiskHard: pol.HardDisk, FileSize: planFileSize(req.Ulimits, limits.Disk),
 			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output), StreamFileBytes: int64(limits.StreamFile),
@@ -114,6 +116,22 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	openTo(&plan, egress)
 	observe(&plan, observed)
 	return plan, checkIsolation(req, pol, plan.Class, host)
+}
+
+// maxStopRules bounds the stop rules of a run.
+const maxStopRules = 16
+
+// checkStopRules reports the stop rules that cannot be read.
+func checkStopRules(rules []string) (errs []error) {
+	if n := len(rules); n > maxStopRules {
+		return []error{&policy.FieldError{Field: "stop_when", Value: fmt.Sprintf("%d rules", n), Rule: fmt.Sprintf("must be at most %d", maxStopRules)}}
+	}
+	for _, rule := range rules {
+		if _, err := stop.Parse(rule); err != nil {
+			errs = append(errs, &policy.FieldError{Field: "stop_when", Value: fmt.Sprintf("%.200q", rule), Rule: err.Error()})
+		}
+	}
+	return errs
 }
 
 func planSoftSignal(name string, soft time.Duration) (string, error) {

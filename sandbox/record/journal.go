@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/result"
 )
 
 // Journal is what another process needs to finish a run whose own controller died. It is
@@ -35,6 +36,10 @@ type Journal struct {
 	Transfer string `json:"transfer"`
 	// Stop, unless 0, is the outcome.StopReason for which the owner asked the program to end.
 	Stop int `json:"stop,omitempty"`
+	// StoppedBy is the stop rule, if that is the reason.
+	StoppedBy *result.StoppedBy `json:"stopped_by,omitempty"`
+	// Started is the time right before the program started, by the wall clock; zero before.
+	Started time.Time `json:"started,omitzero"`
 	// Warnings are those of the time before the program started.
 	Warnings []string `json:"warnings"`
 	// Projects are the project quotas of the run.

@@ -120,6 +120,10 @@ type Request struct {
 	// Observe asks for observation of attempts that the sandbox prevents; nil means none.
 	Observe *Observe `json:"observe,omitzero"`
 
+	// StopWhen are rules that end the run early, in the form of stop.Parse. A rule that compares the
+	// run with others needs sandbox.Hooks.Peers.
+	StopWhen []string `json:"stop_when,omitempty"`
+
 	// Transfer is how files reach the engine: [TransferBind], [TransferCopy], or
 	// [TransferAuto] (the default), which detects the right one.
 	Transfer string `json:"transfer,omitzero"`

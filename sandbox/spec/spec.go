@@ -283,6 +283,8 @@ type Job struct {
 	// OrphanLimitSeconds, unless 0, bounds the time that remains when the controller has
 	// disconnected.
 	OrphanLimitSeconds float64 `json:"orphan_limit_seconds,omitzero"`
+	// StopWhen are the rules that end the run early; see stop.Parse.
+	StopWhen []string `json:"stop_when,omitempty"`
 	// NoDeadlineEnv leaves [DeadlineEnv] out of the program's environment. Otherwise
 	// the container's init sets it when the program starts, if there is a time limit.
 	NoDeadlineEnv bool `json:"no_deadline_env,omitzero"`

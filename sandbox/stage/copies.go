@@ -333,6 +333,7 @@ func (c *copies) watch(ctx context.Context) {
 
 // judge says why a measurement ends the run.
 func (c *copies) judge(space archive.Space) outcome.StopReason {
+	c.noteUsed(space.Used - c.empty)
 	switch {
 	case space.Free < minFree/2:
 		return outcome.StopDiskFull

@@ -104,6 +104,7 @@ func (m *mounts) overfull(ctx context.Context) bool {
 		b, n := collect.Usage(ctx, root, m.Plan.Job.DiskBytes, maxEntries)
 		bytes, entries = bytes+b, entries+n
 	}
+	m.noteUsed(bytes)
 	return bytes > m.Plan.Job.DiskBytes || entries > maxEntries
 }
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -68,6 +69,8 @@ type Stage struct {
 	reserve string
 	files   carrier
 	closed  bool
+	// used is 1 more than the last measured size; 0 before the first measurement.
+	used atomic.Int64
 
 	bound bound
 	// inside is the path of ./final as the engine mounts it.
@@ -253,6 +256,16 @@ func (s *Stage) Send(ctx context.Context, labels map[string]string) (engine.Sour
 // Ready waits until the disk of ./final can be monitored. It may run while the container
 // is prepared.
 func (s *Stage) Ready(ctx context.Context) error { return s.files.ready(ctx) }
+
+// Used returns the size of ./final and of the working copies at the last measurement, in bytes; false
+// before the first one.
+func (s *Stage) Used() (bytes int64, known bool) {
+	used := s.used.Load()
+	return used - 1, used > 0
+}
+
+// noteUsed notes a measurement.
+func (s *Stage) noteUsed(bytes int64) { s.used.Store(max(bytes, 0) + 1) }
 
 // Watch monitors the disk of ./final and of the working copies until ctx ends.
 func (s *Stage) Watch(ctx context.Context) { s.files.watch(ctx) }

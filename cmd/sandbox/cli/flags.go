@@ -22,7 +22,7 @@ import (
 
 // RequestKeys are the settings that every command has as flags which runs programs.
 var RequestKeys = []string{
-	"image", "allow_unlocked", "timeout", "soft_timeout", "soft_signal", "grace", "memory", "cpus",
+	"image", "allow_unlocked", "timeout", "soft_timeout", "soft_signal", "stop_when", "grace", "memory", "cpus",
 	"gpus", "gpu_driver", "gpu_share", "gpu_wait", "kubernetes.schedule_timeout", "network", "user", "runtime", "isolation", "transfer", "disk_bound", "preload",
 	"pids_limit", "shm_size", "tmp_size", "scratch_size", "disk", "output_limit",
 }

@@ -33,8 +33,11 @@ type Progress struct {
 // redraw is how often the bar is drawn while nothing ends.
 const redraw = time.Second
 
-// Start begins to count: todo of all jobs are left; unit is their noun. Stop removes the bar.
+// Start begins to count: todo of all jobs are left; unit is their noun. Stop removes the bar. It may be
+// called again after Stop.
 func (p *Progress) Start(a *App, quiet bool, unit string, all, todo int) {
+	p.mu.Lock() // of an earlier bar, a tick may be left
+	defer p.mu.Unlock()
 	p.app, p.quiet, p.all, p.todo, p.ended = a, quiet, all, todo, all-todo
 	p.began, p.said = time.Now(), map[string]bool{}
 	if quiet || p.Lines || todo == 0 || !a.ErrTerminal || a.Getenv("TERM") == "dumb" {
@@ -45,15 +48,16 @@ func (p *Progress) Start(a *App, quiet bool, unit string, all, todo int) {
 		progressbar.OptionSetItsString(unit), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionSetWidth(20), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(true))
 	p.done = make(chan struct{})
-	go p.tick()
+	go p.tick(p.done)
 }
 
-func (p *Progress) tick() {
+// tick draws the bar until done is closed.
+func (p *Progress) tick(done <-chan struct{}) {
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-p.done:
+		case <-done:
 			return
 		case <-ticker.C:
 			p.Update(func() {})

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"io"
 	"testing"
 	"time"
 
@@ -22,4 +23,18 @@ func TestProgress(t *testing.T) {
 	p.Say("%d%s", 1, "\x1b")
 	p.Stop()
 	require.Equal(t, "sandbox: 6/10 a\nsandbox: waiting: a\nsandbox: 1^[\n", stderr.String())
+}
+
+// A bar may follow another one, as that of the next round of a batch does.
+func TestProgressAgain(t *testing.T) {
+	var p Progress
+	app := &App{Streams: Streams{Err: io.Discard}, ErrTerminal: true}
+	for range 3 {
+		p.Start(app, false, "scripts", 2, 2)
+		require.NotNil(t, p.bar)
+		p.End("a")
+		require.Equal(t, 1, p.ended)
+		p.Stop()
+		require.Nil(t, p.bar)
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/tree"
@@ -42,6 +43,7 @@ type Session struct {
 	IO    sandbox.IO
 	Hooks sandbox.Hooks
 
+	traces    *traces
 	live      *live
 	waiting   *waiting
 	announced func()
@@ -58,9 +60,10 @@ func (a *App) Begin(ctx context.Context, s settings.Settings, view View, more ..
 		return nil, err
 	}
 	x := &Session{
-		App: a, Settings: s, Runner: runner, Box: counted{runner, a.Runs},
+		App: a, Settings: s, Runner: runner, traces: a.trace(ctx),
 		waiting: a.waits(s), announced: func() {},
 	}
+	x.Box = x.traces.box(counted{runner, a.Runs})
 	shown := s
 	shown.Quiet = s.Quiet || view == Hidden || view == AtTerminal && !a.LivesHere(s)
 	x.live = a.connect(&x.IO, shown)
@@ -116,8 +119,13 @@ func (x *Session) Ended() error {
 	return x.shown
 }
 
-// Close closes the runner.
-func (x *Session) Close() { _ = x.Runner.Close() } // nothing is left to do about it
+// Close closes the runner, and sends the rest of the traces.
+func (x *Session) Close() {
+	_ = x.Runner.Close() // nothing is left to do about it
+	if err := x.traces.end(); err != nil {
+		x.Warn("the traces are not complete: %s", text.Short(err.Error(), maxExportError))
+	}
+}
 
 // Finish ends the session with an exit code, shows the result, and returns runErr or why the
 // result cannot be shown.

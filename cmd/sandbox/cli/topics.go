@@ -22,6 +22,8 @@ var topics = []topic{
 	{"exit-codes", "what the exit codes mean", "result", "Exit codes"},
 	{"result", "the fields of a result, and every status", "result", ""},
 	{"score", "how a program reports its score", "result", "The score"},
+	{"metrics", "measurements of a run, and metrics that it prints", "metrics", ""},
+	{"stop-rules", "rules that end a run early", "metrics", "Stop rules"},
 	{"settings", "every setting: flag, variable, file, default", "settings", ""},
 	{"time-limit", "what happens at the time limit", "settings", "The time limit"},
 	{"task", "the file that describes a task", "evaluate", "The task"},
@@ -39,6 +41,7 @@ var topics = []topic{
 	{"gpu-leases", "how runs get GPUs", "gpus", ""},
 	{"remote", "engines on another machine", "remote", ""},
 	{"pools", "containers that wait for runs", "pool", ""},
+	{"telemetry", "metrics for Prometheus, traces for OpenTelemetry", "telemetry", ""},
 	{"agents", "the server for agents", "mcp", ""},
 	{"security", "threats, and the answer to each", "security", ""},
 }

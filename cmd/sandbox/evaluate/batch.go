@@ -31,10 +31,13 @@ import (
 type batchFlags struct {
 	evaluateFlags
 	from, results string
+	metricsAt     string
 	maxFailures   int
 	failFast      bool
 	budget        time.Duration
 	rerun         []string
+	halvingText   string
+	halving       evaluate.Halving // if halvingText is not empty
 }
 
 // NewBatch returns the command `batch`.
@@ -61,6 +64,12 @@ A script that is refused, also one that is not UTF-8, is a result like others. W
 --fail-fast and --max-failures a script whose grading fails has failed, too; they count
 the failures of this call only.
 
+With --halving MIN:MAX all scripts run with resource MIN, the best third of them again
+with three times as much, and so on until MAX: successive halving. With MIN:MAX:2 it is half
+of them with twice as much. A script reads its resource from EVALBOX_RESOURCE: epochs,
+steps, trees, or what it takes more of for a better score. A round that is done is not
+run again. The time limit is that of each run.
+
 A list has one object per line: {"script": "svm.py", "name": "svm", "seed": 1}.
 Only script is required; a relative one is relative to the list.
 
@@ -77,6 +86,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
   sandbox batch --from list.jsonl --task task.yaml -j 4 --budget 8h
   sandbox batch solutions/*.py --task task.yaml -j 8 --gpus 1
   sandbox batch solutions --task task.yaml --seeds 1-3
+  sandbox batch solutions --task task.yaml --halving 1:27
   sandbox batch solutions --task task.yaml --rerun timed_out
   sandbox batch solutions/*.py --task task.yaml --json > ordered.jsonl`,
 		Args:    cobra.ArbitraryArgs,
@@ -94,6 +104,8 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.BoolVar(&f.failFast, "fail-fast", false, "start no more scripts once one has failed, as --max-failures 1")
 	flags.IntVar(&f.maxFailures, "max-failures", 0, "start no more scripts once `N` have failed")
 	flags.Var(cli.Duration(&f.budget), "budget", "wall time for all of it, such as 8h; what runs then is ended")
+	cli.MetricsFlag(flags, &f.metricsAt)
+	flags.StringVar(&f.halvingText, "halving", "", "run all scripts with a small resource, and the best again with more: `MIN:MAX[:ETA]`, such as 1:27:3")
 	f.register(cmd, "`N` runs of each script; needs --seeds, with one for each")
 	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
 	cmd.SetUsageFunc(cli.GroupedUsage)
@@ -107,10 +119,18 @@ func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 	if f.failFast {
 		f.maxFailures = 1
 	}
+	var halvingErr error
+	if given("halving") {
+		f.halving, halvingErr = evaluate.ParseHalving(f.halvingText)
+	}
 	return cli.Check(cmd,
 		cli.Wrong(len(args) > 0 && f.from != "", "give scripts or --from, not both"),
 		cli.Wrong(len(args) == 0 && f.from == "", "there is nothing to run: give scripts or --from"),
 		cli.Apart("fail-fast", "max-failures"),
+		cli.Apart("dry-run", "metrics-listen"),
+		cli.NotEmpty("", "metrics-listen"),
+		cli.Apart("halving", "debug-cmd"),
+		cli.Wrong(halvingErr != nil, "--%v", halvingErr),
 		cli.Wrong(given("max-failures") && f.maxFailures < 1, "--max-failures %d: must be at least 1", f.maxFailures),
 		cli.Wrong(given("budget") && f.budget <= 0, "--budget must be more than 0"),
 		cli.Wrong(f.output == "" || f.results == "", "--output and --results must not be empty"),
@@ -216,6 +236,11 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	if err != nil {
 		return err
 	}
+	served, err := a.ServeMetrics(ctx, f.metricsAt)
+	if err != nil {
+		return err
+	}
+	defer served.Close()
 	view := cli.Hidden
 	if f.live {
 		view = cli.Shown
@@ -230,11 +255,12 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 		return err
 	}
 	var p progress
+	runs := len(entries) // of a round, if there are rounds
 	opts.Request.GPUWait = cli.GPUWait(s, f.parallel, s.Timeout())
 	if f.parallel > 1 { // one at a time waits as a single run does
 		opts.Hooks.Waiting = func(why string) { p.Once("runs wait for " + why) }
 	}
-	h, err := evaluate.New(x.Box, opts)
+	h, err := evaluate.New(served.Box(x.Box), opts)
 	if err != nil {
 		return err
 	}
@@ -242,11 +268,18 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 		Task: task, Timeout: s.Timeout(), Parallel: f.parallel, MaxFailures: f.maxFailures, Budget: f.budget, MaxRetries: f.maxRetries,
 		Results: f.results, Workspace: f.output, Again: again, KeepTexts: s.JSON, Log: x.Trials(), LogFailed: x.LogFailed,
 		More: map[string]string{"debug command": f.debugCommand, "max retries": strconv.Itoa(f.maxRetries)},
+		Round: func(r evaluate.Round) {
+			p.Stop()
+			p.begin(r)
+			if runs = r.Runs; !s.Quiet {
+				a.Say("%s", render.Round(r))
+			}
+		},
 		Resumed: func(left evaluate.Resumption, torn int) {
 			if torn > 0 {
 				a.Warn("%s:%d: the line was cut and is dropped; its script runs again", f.results, torn)
 			}
-			if text := render.Resumption(left, len(entries)); text != "" && !s.Quiet {
+			if text := render.Resumption(left, runs); text != "" && !s.Quiet {
 				a.Say("%s", text)
 			}
 			p.direction, p.More, p.Lines = task.MetricDirection, p.more, f.live
@@ -255,35 +288,70 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 					p.note(*known)
 				}
 			}
-			p.Start(a, s.Quiet, "scripts", len(entries), len(entries)-left.Done)
+			p.Start(a, s.Quiet, "scripts", runs, runs-left.Done)
+			served.Expect(runs - left.Done)
 		},
-		Running: p.Running,
-		Ended:   p.ended,
-		Ending:  func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
+		Running: p.Running, Events: served.Event,
+		Ended:  p.ended,
+		Ending: func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
 	}
 	if f.dryRun {
-		left, err := h.Resumption(ctx, entries, b)
-		if err != nil {
-			return err
-		}
-		jobs := make([]evaluate.Job, len(entries))
-		for i, e := range entries {
-			if jobs[i], err = b.Job(e); err != nil {
-				return err
-			}
-		}
-		return printPlans(ctx, a, h, jobs, left.Known)
+		return f.planBatch(ctx, a, h, entries, b)
 	}
 	if f.debugCommand != "" {
 		b.Debug = p.debugging(debugCommand(f.debugCommand))
 	}
-	report, ended := h.Batch(ctx, entries, b)
+	report, ended := f.runBatch(ctx, h, entries, b)
 	p.Stop()
 	_ = x.Ended() // no output was shown
 	if report.Results == nil {
 		return ended
 	}
-	return reportBatch(a, report, ended, f, s, task, p.debugFailures.Load())
+	err = reportBatch(a, report.BatchReport, ended, f, s, task, p.debugFailures.Load())
+	if len(report.Rounds) > 0 && !s.Quiet {
+		a.Say("%s", render.Halving(report))
+	}
+	return err
+}
+
+// runBatch runs a batch, in rounds with --halving. Without it, the report has no rounds.
+func (f batchFlags) runBatch(ctx context.Context, h *evaluate.Harness, entries []evaluate.Entry, b evaluate.BatchOptions) (report evaluate.HalvingReport, err error) {
+	if f.halvingText != "" {
+		return h.Halve(ctx, entries, b, f.halving)
+	}
+	report.BatchReport, err = h.Batch(ctx, entries, b)
+	return report, err
+}
+
+// planBatch prints the plan of each entry: with --halving those of the first round, and all rounds.
+func (f batchFlags) planBatch(ctx context.Context, a *cli.App, h *evaluate.Harness, entries []evaluate.Entry, b evaluate.BatchOptions) error {
+	rounds := f.rounds(entries)
+	if len(rounds) > 0 {
+		b.Resource = rounds[0].Resource
+	}
+	left, err := h.Resumption(ctx, entries, b)
+	if err != nil {
+		return err
+	}
+	jobs := make([]evaluate.Job, len(entries))
+	for i, e := range entries {
+		if jobs[i], err = b.Job(e); err != nil {
+			return err
+		}
+	}
+	return printPlans(ctx, a, h, jobs, left.Known, rounds)
+}
+
+// rounds are those of a halving of these entries; nil without a halving.
+func (f batchFlags) rounds(entries []evaluate.Entry) []evaluate.Round {
+	if f.halvingText == "" || len(entries) == 0 {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name] = true
+	}
+	return f.halving.Plan(len(names), len(entries)/len(names))
 }
 
 // reportBatch shows the results of a batch and sets the exit code. ended is the reason of an
@@ -358,11 +426,18 @@ type progress struct {
 	graded        bool
 	failed        int
 	best          *float64
+	round         string // of a halving
+}
+
+// begin begins to count anew for a round.
+func (p *progress) begin(r evaluate.Round) {
+	p.failed, p.graded, p.best = 0, false, nil
+	p.round = fmt.Sprintf(" in round %d of %d", r.Number, r.Of)
 }
 
 // more is further text for the bar.
 func (p *progress) more() string {
-	shown := ""
+	shown := p.round
 	if p.failed > 0 {
 		shown += fmt.Sprintf(" · %d failed", p.failed)
 	}

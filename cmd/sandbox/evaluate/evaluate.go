@@ -194,7 +194,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 		job.Seed = &f.seeds[0]
 	}
 	if f.dryRun {
-		return printPlans(ctx, a, h, evaluate.RepeatOptions{Seeds: f.seeds}.Jobs(job, f.repeat), nil)
+		return printPlans(ctx, a, h, evaluate.RepeatOptions{Seeds: f.seeds}.Jobs(job, f.repeat), nil, nil)
 	}
 	repetition := evaluate.Repetition{Results: make([]evaluate.Result, 1), Workspaces: []string{job.Workspace}}
 	ctx, record := x.Trial(ctx, trial.Job{Kind: evaluate.Kind, Name: name}, f.document(script, job))
@@ -240,12 +240,15 @@ type plannedEvaluation struct {
 	Spec     json.RawMessage `json:"spec"`
 }
 
-// printPlans prints the plans of evaluations. done has their results, or is nil.
-func printPlans(ctx context.Context, a *cli.App, h *evaluate.Harness, jobs []evaluate.Job, done []*evaluate.Result) error {
+// printPlans prints the plans of evaluations. done has their results, or is nil. rounds are those of a
+// halving, of whose first round the evaluations are.
+func printPlans(ctx context.Context, a *cli.App, h *evaluate.Harness, jobs []evaluate.Job, done []*evaluate.Result, rounds []evaluate.Round) error {
 	all := struct {
 		Schema string              `json:"schema"`
 		Plans  []plannedEvaluation `json:"plans"`
-	}{"evalbox/evaluation-plans/v1", []plannedEvaluation{}}
+		// Rounds are those of a halving in which every script gets a score.
+		Rounds []evaluate.Round `json:"rounds"`
+	}{"evalbox/evaluation-plans/v1", []plannedEvaluation{}, append([]evaluate.Round{}, rounds...)}
 	for i, job := range jobs {
 		plan, err := h.Plan(ctx, job)
 		if err != nil {

@@ -30,6 +30,7 @@ type sweepFlags struct {
 	seeds             []invoke.Seed
 	parallel          int
 	keepGoing, dryRun bool
+	metricsAt         string
 }
 
 // NewSweep returns the command `sweep`.
@@ -73,7 +74,8 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 			if err := f.check(cmd, "exec", "spec", "axis", "seeds", "output"); err != nil {
 				return err
 			}
-			return cli.Check(cmd, cli.Wrong(f.parallel < 1 || f.parallel > cli.MaxParallel, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel))
+			return cli.Check(cmd, cli.Apart("dry-run", "metrics-listen"), cli.NotEmpty("", "metrics-listen"),
+				cli.Wrong(f.parallel < 1 || f.parallel > cli.MaxParallel, "--jobs %d: must be between 1 and %d", f.parallel, cli.MaxParallel))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, _ []string) error { return runSweep(ctx, a, s, f) }),
 	}
@@ -92,6 +94,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "go on after a run that failed")
 	flags.Bool("resume", true, "") // what every sweep does now
 	_ = flags.MarkHidden("resume")
+	cli.MetricsFlag(flags, &f.metricsAt)
 	f.register(cmd)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check all but the tool itself, print the runs as JSON, and write nothing")
 	a.SettingFlags(cmd, append(slices.Clone(invokeKeys), "json", "quiet")...)
@@ -155,6 +158,11 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 	if err := errors.Join(specErr, planErr, toolErr); err != nil {
 		return err
 	}
+	served, err := a.ServeMetrics(ctx, f.metricsAt)
+	if err != nil {
+		return err
+	}
+	defer served.Close()
 	// The output of concurrent runs would mix, so it is not shown.
 	x, err := a.Begin(ctx, s, cli.Hidden)
 	if err != nil {
@@ -179,7 +187,7 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 	}
 	var progress cli.Progress
 	o.Hooks.Waiting = func(why string) { progress.Once("runs wait for " + why) }
-	tool, err := invoke.New(x.Box, o)
+	tool, err := invoke.New(served.Box(x.Box), o)
 	if err != nil {
 		return err
 	}
@@ -193,8 +201,8 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 		}
 		return a.PrintJSON(plan.Report(dir))
 	}
-	opts.Log, opts.LogFailed = x.Trials(), x.LogFailed
-	report, err := carryOut(ctx, a, &progress, s.Quiet, tool, plan, opts)
+	opts.Log, opts.LogFailed, opts.Events = x.Trials(), x.LogFailed, served.Event
+	report, err := carryOut(ctx, a, &progress, s.Quiet, tool, plan, opts, served)
 	_ = x.Ended() // no output was shown
 	if report.Dir == "" {
 		return err
@@ -210,7 +218,10 @@ func runSweep(ctx context.Context, a *cli.App, s settings.Settings, f sweepFlags
 }
 
 // carryOut does the runs and shows their progress.
-func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet bool, tool *invoke.Harness, plan sweep.Plan, opts sweep.Options) (sweep.Report, error) {
+func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet bool, tool *invoke.Harness, plan sweep.Plan, opts sweep.Options,
+	served *cli.MetricsServer,
+) (sweep.Report, error) {
+	served.Expect(plan.Len())
 	progress.Start(a, quiet, "runs", plan.Len(), plan.Len())
 	defer progress.Stop()
 	defer context.AfterFunc(ctx, func() {
@@ -218,6 +229,7 @@ func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet boo
 	})()
 	opts.Resumed = func(kept int) {
 		progress.Skip(kept)
+		served.Expect(plan.Len() - kept)
 		progress.Say("%s has %d of %d runs already", opts.Dir, kept, plan.Len())
 	}
 	opts.Begun = func() { progress.Running(1) }

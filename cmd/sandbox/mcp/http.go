@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +40,7 @@ func (v *server) serveHTTP(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(ctx, v.listenAt)
+	listener, err := cli.ListenLocal(ctx, "listen", v.listenAt)
 	if err != nil {
 		return err
 	}
@@ -68,29 +66,6 @@ func (v *server) serveHTTP(ctx context.Context, a *cli.App) error {
 		return web.Close()
 	}
 	return nil
-}
-
-// listen listens at a loopback address, and refuses any other.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, cli.UsageHint(listenHint, "--listen %q: must be HOST:PORT", address)
-	}
-	if !isLoopback(host) {
-		return nil, cli.UsageHint(listenHint, "--listen %q: is not an address of this machine alone", address)
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, cli.WithHint(fmt.Errorf("--listen %q: %w", address, err), "choose another port, or 0 for any")
-	}
-	return listener, nil
-}
-
-const listenHint = "give a loopback address, such as 127.0.0.1:8765; for other machines, forward the port with ssh"
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // token is the bearer token of the file, or a random one.
@@ -131,7 +106,7 @@ func (v *server) handler(token string) http.Handler {
 	mux.HandleFunc(endpoint, func(w http.ResponseWriter, r *http.Request) {
 		have := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		switch {
-		case !isLocal(r):
+		case !cli.IsLocal(r):
 			http.Error(w, "the Host or the Origin is not this machine", http.StatusForbidden)
 			return
 		case subtle.ConstantTimeCompare(have[:], want[:]) != 1:
@@ -149,23 +124,4 @@ func (v *server) handler(token string) http.Handler {
 		serve.ServeHTTP(w, r)
 	})
 	return mux
-}
-
-// isLocal reports whether a request names this machine as its host, and comes from no web page of
-// another one: a page whose name leads to this machine could otherwise use the server (DNS
-// rebinding).
-func isLocal(r *http.Request) bool {
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if !isLoopback(host) {
-		return false
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return true
-	}
-	from, err := url.Parse(origin)
-	return err == nil && isLoopback(from.Hostname())
 }

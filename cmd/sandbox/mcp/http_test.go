@@ -129,22 +129,6 @@ func TestConnectionBreaks(t *testing.T) {
 	require.False(t, ask(t, session, "list_runs", nil).isError, "the session goes on")
 }
 
-func TestListen(t *testing.T) {
-	for address, want := range map[string]string{
-		"0.0.0.0:0": "is not an address of this machine alone", ":0": "is not an address of this machine alone",
-		"[::]:0": "is not an address of this machine alone", "192.0.2.1:80": "is not an address of this machine alone",
-		"example.org:80": "is not an address of this machine alone", "127.0.0.1": "must be HOST:PORT", "127.0.0.1:x": "--listen",
-	} {
-		_, err := listen(t.Context(), address)
-		require.ErrorContains(t, err, want, address)
-	}
-	for _, address := range []string{"127.0.0.1:0", "localhost:0"} {
-		l, err := listen(t.Context(), address)
-		require.NoError(t, err)
-		require.NoError(t, l.Close())
-	}
-}
-
 func TestToken(t *testing.T) {
 	w := begin(t, nil)
 	one, random, err := w.token()

@@ -148,6 +148,8 @@ var endings = map[result.Status]string{
 	result.StatusOutOfMemory: "was killed at its memory limit",
 	result.StatusDiskLimit:   "was ended at its disk limit",
 	result.StatusOutputLimit: "was ended at the limit of its output",
+
+	result.StatusStoppedByRule: "was ended by a stop rule",
 }
 
 // lacksProgram reports whether the gate could not run a program: shells and the sandbox end with

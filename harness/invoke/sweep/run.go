@@ -45,6 +45,8 @@ type Options struct {
 	// the disk, one call at a time.
 	Begun func()
 	Ended func(End)
+	// Events, if set, gets each event of the queue, one call at a time.
+	Events func(trial.Event)
 }
 
 // Status is the state of a run.
@@ -213,6 +215,12 @@ func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (repo
 	queue := trial.Queue{
 		Parallel: opts.Parallel, Log: opts.Log, LogFailed: opts.LogFailed,
 		Retry: trial.Retry{Max: 1, If: isDisturbed, Alone: true}, Failed: s.failed,
+	}
+	if opts.Events != nil {
+		queue.Emit = func(e trial.Event) error {
+			opts.Events(e)
+			return nil
+		}
 	}
 	if !opts.KeepGoing {
 		queue.Budget.Failures = 1

@@ -110,9 +110,12 @@ func TestRun(t *testing.T) {
 	o := &tool{}
 	var begun int
 	var ended []string
+	events := map[trial.EventKind]int{}
 	report, err := Run(t.Context(), o, testPlan(t), Options{Dir: dir, Setup: map[string]string{"exec": "x"},
-		Begun: func() { begun++ }, Ended: func(e End) { ended = append(ended, e.Name) }})
+		Begun: func() { begun++ }, Ended: func(e End) { ended = append(ended, e.Name) },
+		Events: func(e trial.Event) { events[e.Kind]++ }})
 	require.NoError(t, err)
+	assert.Equal(t, map[trial.EventKind]int{trial.EventStarted: 4, trial.EventEnded: 4}, events)
 	names := []string{"x=0p5_seed=1", "x=0p5_seed=2", "x=b_seed=1", "x=b_seed=2"}
 	assert.Equal(t, names, o.ran)
 	assert.NotEqual(t, o.jobs[0].ID, o.jobs[1].ID)

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -155,8 +156,15 @@ func (c *instance) Release() { c.Disconnect() }
 // sampleTimeout bounds one sample; the next one follows soon.
 const sampleTimeout = 5 * time.Second
 
-// Sample implements [engine.Container].
+// Sample implements [engine.Container]. The control group of a container of this machine is read
+// directly: the engine and its parts take 12 ms of a processor for the same figures.
 func (c *instance) Sample(ctx context.Context) (engine.Usage, bool) {
+	c.mu.Lock()
+	pid := c.pid
+	c.mu.Unlock()
+	if used, ok := cgroupUsage(pid, c.id); ok {
+		return c.sampled(used), true
+	}
 	ctx, cancel := callContext(ctx, sampleTimeout)
 	defer cancel()
 	reader, err := c.engine.api.ContainerStatsOneShot(ctx, c.id)
@@ -168,10 +176,22 @@ func (c *instance) Sample(ctx context.Context) (engine.Usage, bool) {
 	if err := json.NewDecoder(io.LimitReader(reader.Body, statsLimit)).Decode(&stats); err != nil || stats.CPUStats.CPUUsage.TotalUsage == 0 {
 		return engine.Usage{}, false
 	}
+	memory := stats.MemoryStats
+	return c.sampled(engine.Usage{
+		CPU: time.Duration(stats.CPUStats.CPUUsage.TotalUsage), PeakMemory: int64(max(memory.MaxUsage, memory.Usage)),
+		Memory:    int64(memory.Usage - min(cmp.Or(memory.Stats["total_inactive_file"], memory.Stats["inactive_file"]), memory.Usage)),
+		Processes: int64(stats.PidsStats.Current), Source: "engine samples",
+	}), true
+}
+
+// sampled completes a sample: with the highest memory of all, and without the processor time of an
+// interpreter that had waited.
+func (c *instance) sampled(u engine.Usage) engine.Usage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.peak = max(c.peak, int64(stats.MemoryStats.MaxUsage), int64(stats.MemoryStats.Usage))
-	return engine.Usage{CPU: max(time.Duration(stats.CPUStats.CPUUsage.TotalUsage)-c.before, 0), PeakMemory: c.peak, Source: "engine samples"}, true
+	c.peak = max(c.peak, u.PeakMemory)
+	u.CPU, u.PeakMemory = max(u.CPU-c.before, 0), c.peak
+	return u
 }
 
 // statsLimit bounds one sample: about 10 KiB, and more with many processors.

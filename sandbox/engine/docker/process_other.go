@@ -2,7 +2,11 @@
 
 package docker
 
-import "context"
+import (
+	"context"
+
+	"github.com/evalbox/evalbox/sandbox/engine"
+)
 
 // engineNoFile is unknown here: the engine runs in a virtual machine.
 func engineNoFile(context.Context, string) int64 { return 0 }
@@ -17,3 +21,6 @@ func hasSwap() bool { return true }
 
 // awaitProcess never sees the process of a container here.
 func awaitProcess(int, string) bool { return false }
+
+// cgroupUsage knows nothing: the containers are on another machine.
+func cgroupUsage(int, string) (engine.Usage, bool) { return engine.Usage{}, false }

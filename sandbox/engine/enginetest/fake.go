@@ -142,7 +142,7 @@ func NewFake(program func(p *Program) int) *Fake {
 		},
 		Warn:  []string{"a warning of the engine"},
 		Own:   "fake-1",
-		Usage: engine.Usage{CPU: 1500 * time.Millisecond, PeakMemory: 42 << 20, Source: "fake"},
+		Usage: engine.Usage{CPU: 1500 * time.Millisecond, PeakMemory: 42 << 20, Memory: 40 << 20, Processes: 3, Source: "fake"},
 	}
 }
 
