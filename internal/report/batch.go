@@ -251,6 +251,12 @@ var boardColumns = []column{
 	}},
 	{"Script", func(s standing) Cell { return textCell(s.Name) }},
 	{"Seed", seedCell},
+	{"Resource", func(s standing) Cell {
+		if s.Resource == 0 {
+			return absent
+		}
+		return countCell(s.Resource)
+	}},
 	{"Graded score", func(s standing) Cell { return numberCell(s.GradedScore) }},
 	{"Own score", func(s standing) Cell {
 		c := scoreOf(s.Score, s.ScoreUnfinished)
@@ -330,11 +336,11 @@ func table(columns []column, all []standing) Table {
 // scores is the table of the CSV. Its columns are always the same.
 func scores(all []standing) Table {
 	t := Table{Columns: []string{
-		"rank", "name", "seed", "repetition", "graded_score", "score", "overstated", "class", "why", "duration_seconds", "cpu_seconds", "peak_memory_bytes",
+		"rank", "name", "seed", "repetition", "resource", "graded_score", "score", "overstated", "class", "why", "duration_seconds", "cpu_seconds", "peak_memory_bytes",
 		"repairs", "cached", "run", "script_sha256",
 	}}
 	for _, s := range all {
-		row := []Cell{absent, textCell(s.Name), seedCell(s), countCell(s.Repetition), numberCell(s.GradedScore), numberCell(s.Score), textCell(yes(s.Overstated(s.MetricDirection)))}
+		row := []Cell{absent, textCell(s.Name), seedCell(s), countCell(s.Repetition), countCell(s.Resource), numberCell(s.GradedScore), numberCell(s.Score), textCell(yes(s.Overstated(s.MetricDirection)))}
 		if s.rank > 0 {
 			row[0] = countCell(s.rank)
 		}
