@@ -96,6 +96,7 @@ var importTable = []struct {
 	{"internal/render", []string{"result", "policy", "images/lock", "images/packages", "images/prune", "sandbox/spec", "sandbox/record", "sandbox", "sandbox/gpu", "harness/evaluate", "harness/contract", "harness/invoke", "harness/gate", "internal/text", "internal/terminal"}},
 	{"internal/plot", []string{"internal/text", "internal/terminal"}},
 	{"internal/browse", []string{"result", "policy", "sandbox/spec", "sandbox/record", "sandbox/metrics", "sandbox/gpu", "harness/contract", "harness/trial", "internal/fsx", "internal/plot", "internal/render", "internal/terminal", "internal/text"}},
+	{"internal/report", []string{"result", "sandbox/record", "sandbox/metrics", "harness/evaluate", "harness/invoke", "harness/gate", "internal/plot", "internal/render", "internal/text", "internal/terminal"}},
 	{"internal/schematest", nil},
 	{"internal/treetest", nil},
 	{"cmd/sandbox", []string{"everything"}},

@@ -23,6 +23,7 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/invoke"
 	"github.com/evalbox/evalbox/cmd/sandbox/machine"
 	"github.com/evalbox/evalbox/cmd/sandbox/mcp"
+	"github.com/evalbox/evalbox/cmd/sandbox/report"
 	"github.com/evalbox/evalbox/cmd/sandbox/runs"
 )
 
@@ -107,6 +108,7 @@ in ./input and leaves what it wants to keep in ./final.
 		{"records", runs.NewLs(a)},
 		{"records", runs.NewShow(a)},
 		{"records", browse.New(a)},
+		{"records", report.New(a)},
 		{"records", runs.NewLogs(a)},
 		{"records", runs.NewCp(a)},
 		{"records", runs.NewStop(a)},
@@ -137,7 +139,7 @@ in ./input and leaves what it wants to keep in ./final.
 func arguments(a *cli.App) map[string]cobra.CompletionFunc {
 	ids, images, catalog := cli.CompleteRuns(a), cli.CompleteImages(a), cli.CompleteCatalog(a)
 	return map[string]cobra.CompletionFunc{
-		"sandbox show": ids, "sandbox logs": ids, "sandbox rm": ids, "sandbox adopt": ids, "sandbox stop": ids, "sandbox wait": ids, "sandbox cp": cli.CompleteFiles(ids),
+		"sandbox show": ids, "sandbox report": cli.CompleteOrFiles(ids), "sandbox logs": ids, "sandbox rm": ids, "sandbox adopt": ids, "sandbox stop": ids, "sandbox wait": ids, "sandbox cp": cli.CompleteFiles(ids),
 		"sandbox image ensure": catalog, "sandbox image build": catalog, "sandbox image pull": catalog,
 		"sandbox image lock": images, "sandbox image verify": images, "sandbox image inspect": images, "sandbox image export": images,
 		"sandbox image unlock": images, "sandbox image rm": images, "sandbox image push": cli.CompleteFirst(images),

@@ -6,7 +6,7 @@ const CSS = `figure.plot{margin:0 0 1.5rem;max-width:100%;break-inside:avoid}
 figure.plot>figcaption{font-weight:600;margin-bottom:.25rem}
 figure.plot svg{max-width:100%;height:auto;display:block}
 svg text{fill:var(--soft);font-size:11px}
-svg .name{fill:var(--text)}
+svg .name,svg .value text{fill:var(--text)}
 svg .grid{stroke:var(--rule);stroke-width:1;fill:none}
 svg .axis{stroke:var(--soft);stroke-width:1;fill:none}
 svg .line{fill:none;stroke-width:1.6;stroke-linejoin:round}

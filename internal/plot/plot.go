@@ -11,7 +11,9 @@ package plot
 import (
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,9 +74,9 @@ type Series struct {
 // The sizes of a plot, in pixels where nothing scales it.
 const (
 	width, height      = 640, 260
-	right, top, bottom = 14, 12, 40
+	right, top, bottom = 28, 12, 40
 	axisLabels         = 66  // the left margin of plots with an axis there
-	rowLabels          = 190 // that of plots with rows
+	maxRowLabels       = 200 // that of plots with rows, at most
 	rowHeight          = 20
 )
 
@@ -84,9 +86,9 @@ func Lines(f Frame, series []Series) template.HTML {
 	shown, left := bound(series, MaxSeries)
 	d.left(left, "series")
 	for i := range shown {
-		shown[i].Points = thin(shown[i].Points, MaxPoints)
+		shown[i].Points = Thin(shown[i].Points, MaxPoints)
 	}
-	x, y := d.axes(f, shown)
+	x, y := d.axes(f, shown, true)
 	for i, s := range shown {
 		var path strings.Builder
 		pen := "M"
@@ -117,7 +119,7 @@ func Scatter(f Frame, series []Series) template.HTML {
 		room -= len(shown[i].Points)
 		d.left(left, "point")
 	}
-	x, y := d.axes(f, shown)
+	x, y := d.axes(f, shown, false)
 	for i, s := range shown {
 		for _, p := range s.Points {
 			if finite(p.X, p.Y) {
@@ -140,7 +142,7 @@ type Group struct {
 // Intervals draws the values of each group in a row, with the mean and its interval.
 func Intervals(f Frame, groups []Group) template.HTML {
 	shown, left := bound(groups, MaxRows)
-	d := newDrawing(top+rowHeight*max(len(shown), 1)+bottom)
+	d := newDrawing(top + rowHeight*max(len(shown), 1) + bottom)
 	d.left(left, "row")
 	var extent Series
 	for i := range shown {
@@ -155,7 +157,11 @@ func Intervals(f Frame, groups []Group) template.HTML {
 			}
 		}
 	}
-	x := d.rowsAxis(f, extent)
+	names := make([]string, len(shown))
+	for i, g := range shown {
+		names[i] = g.Name
+	}
+	x := d.rowsAxis(f, extent, names, false)
 	for i, g := range shown {
 		y := d.row(i, g.Name)
 		for at, v := range g.Values {
@@ -197,8 +203,8 @@ func Timeline(f Frame, bars []Bar, colors []string) template.HTML {
 		}
 		extent.Points = append(extent.Points, Point{X: b.Start}, Point{X: b.End})
 	}
-	d := newDrawing(top+rowHeight*min(max(len(lanes), 1), MaxRows)+bottom)
-	x := d.rowsAxis(f, extent)
+	d := newDrawing(top + rowHeight*min(max(len(lanes), 1), MaxRows) + bottom)
+	x := d.rowsAxis(f, extent, slices.Collect(maps.Keys(lanes)), true)
 	drawn := make([]bool, len(lanes))
 	for _, b := range bars {
 		lane := lanes[b.Lane]
@@ -238,10 +244,12 @@ func Heat(f Frame, m Matrix) template.HTML {
 	rows, leftRows := bound(m.Rows, MaxRows)
 	columns, leftColumns := bound(m.Columns, MaxColumns)
 	const cellHeight, header = 26, 26
-	d := newDrawing(header+cellHeight*len(rows)+bottom/2)
+	d := newDrawing(header + cellHeight*len(rows) + bottom/2)
 	d.left(leftRows, "row")
 	d.left(leftColumns, "column")
-	cell := float64(width-rowLabels-right) / float64(max(len(columns), 1))
+	d.setLabels(rows)
+	rowLabels := float64(d.labels)
+	cell := (width - rowLabels - right) / float64(max(len(columns), 1))
 	fit := max(int(cell/7), 3) // characters
 	for j, name := range columns {
 		d.text(rowLabels+cell*(float64(j)+0.5), header-9, "middle", label(name, fit), name)
@@ -267,9 +275,11 @@ func Heat(f Frame, m Matrix) template.HTML {
 			if finite(v) {
 				shown = f.Y.format(v)
 				d.add(`<rect class="cell" x="%s" y="%s" width="%s" height="%d" fill-opacity="%.2f"/>`, num(rowLabels+cell*float64(j)+1), num(y+1),
-					num(cell-2), cellHeight-2, 0.06+0.6*e.share(v))
+					num(cell-2), cellHeight-2, 0.05+0.45*e.share(v))
 			}
+			d.add(`<g class="value">`)
 			d.text(rowLabels+cell*(float64(j)+0.5), y+17, "middle", label(shown, fit), shown)
+			d.add(`</g>`)
 		}
 	}
 	return d.figure(f, nil)
@@ -298,7 +308,7 @@ func Sparkline(title string, values []float64) template.HTML {
 	if len(points) < 2 {
 		return ""
 	}
-	points = thin(points, most)
+	points = Thin(points, most)
 	var path strings.Builder
 	last := float64(len(values) - 1)
 	for i, p := range points {
@@ -371,9 +381,9 @@ func bound[T any](all []T, most int) (shown []T, left int) {
 	return append([]T{}, all[:min(len(all), most)]...), max(len(all)-most, 0)
 }
 
-// thin keeps at most this number of points. Of the points of each stretch it keeps the lowest and the
+// Thin keeps at most this number of points. Of the points of each stretch it keeps the lowest and the
 // highest, and one that is not finite, so that peaks and gaps stay.
-func thin(points []Point, most int) []Point {
+func Thin(points []Point, most int) []Point {
 	if len(points) <= most {
 		return points
 	}

@@ -18,7 +18,7 @@ var hostile = []string{
 // requireSafe walks a fragment: no element, attribute or scheme beyond those that plots have.
 func requireSafe(t *testing.T, fragment template.HTML) {
 	t.Helper()
-	elements := strings.Fields("figure figcaption svg desc title text path circle rect ul li p")
+	elements := strings.Fields("figure figcaption svg desc title text path circle rect g ul li p")
 	attributes := strings.Fields("class role aria-label width height viewbox x y cx cy r d text-anchor transform fill-opacity")
 	tokens := html.NewTokenizer(strings.NewReader(string(fragment)))
 	open := 0
@@ -149,7 +149,7 @@ func TestThin(t *testing.T) {
 		points = append(points, Point{X: float64(i), Y: 1})
 	}
 	points[1000].Y, points[2000].Y, points[3000].Y = 50, -50, math.NaN()
-	kept := thin(points, 60)
+	kept := Thin(points, 60)
 	require.LessOrEqual(t, len(kept), 60)
 	require.Contains(t, kept, points[1000])
 	require.Contains(t, kept, points[2000])
@@ -163,7 +163,7 @@ func TestThin(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, gaps)
-	require.Len(t, thin(points[:60], 60), 60)
+	require.Len(t, Thin(points[:60], 60), 60)
 }
 
 func TestUnits(t *testing.T) {
@@ -198,7 +198,7 @@ func TestTicks(t *testing.T) {
 func TestLinesGolden(t *testing.T) {
 	drawn := Lines(Frame{Title: "Loss", Text: "falls", XLabel: "step", YLabel: "loss"}, []Series{{Name: "a", Points: []Point{{0, 1, ""}, {1, 0.5, ""}, {2, math.NaN(), ""}, {3, 0.2, ""}}}})
 	require.True(t, strings.HasPrefix(string(drawn), `<figure class="plot"><figcaption>Loss</figcaption><svg role="img" aria-label="Loss" width="640" height="260" viewBox="0 0 640 260"><desc>falls</desc>`))
-	require.Contains(t, string(drawn), `<path class="line c0" d="M66 12L252.7 142M626 220"/>`)
-	require.Contains(t, string(drawn), `<circle class="dot c0" cx="626" cy="220" r="2"/>`)
+	require.Contains(t, string(drawn), `<path class="line c0" d="M66 12L248 142M612 220"/>`)
+	require.Contains(t, string(drawn), `<circle class="dot c0" cx="612" cy="220" r="2"/>`)
 	require.Contains(t, string(drawn), `<li class="c0">a</li>`)
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/internal/text"
 )
@@ -14,6 +16,8 @@ import (
 // drawing is an SVG that grows.
 type drawing struct {
 	height int
+	// labels is the width of the names of rows.
+	labels int
 	body   strings.Builder
 	notes  []string
 }
@@ -51,16 +55,28 @@ func (d *drawing) circle(x, y, r float64, series int, tip string) {
 	d.add(`<circle class="dot c%d" cx="%s" cy="%s" r="%s"><title>%s</title></circle>`, series, num(x), num(y), num(r), escape(tip))
 }
 
+// setLabels gives the names of rows the room that they need.
+func (d *drawing) setLabels(names []string) {
+	const letter, gap = 6.4, 14 // the width of most letters
+	for _, name := range names {
+		need := letter*float64(utf8.RuneCountInString(label(name, MaxLabel))) + gap
+		d.labels = max(d.labels, min(int(need), maxRowLabels))
+	}
+}
+
 // row adds the name of a row, and returns the middle of the row.
 func (d *drawing) row(i int, name string) float64 {
 	y := float64(top + i*rowHeight + rowHeight/2)
-	d.text(rowLabels-8, y+4, "end", label(name, MaxLabel), name)
+	d.text(float64(d.labels-8), y+4, "end", label(name, MaxLabel), name)
 	return y
 }
 
-// axes draws both axes, and returns their scales.
-func (d *drawing) axes(f Frame, series []Series) (x, y scale) {
+// axes draws both axes, and returns their scales. tight says that the axis X ends with the data.
+func (d *drawing) axes(f Frame, series []Series, tight bool) (x, y scale) {
 	x = newScale(series, func(p Point) float64 { return p.X }, f.X, axisLabels, width-right)
+	if tight {
+		x = x.tight()
+	}
 	y = newScale(series, func(p Point) float64 { return p.Y }, f.Y, height-bottom, top)
 	for _, v := range y.ticks {
 		at := y.at(v)
@@ -73,9 +89,13 @@ func (d *drawing) axes(f Frame, series []Series) (x, y scale) {
 }
 
 // rowsAxis draws the axis below rows, and returns its scale.
-func (d *drawing) rowsAxis(f Frame, extent Series) scale {
-	x := newScale([]Series{extent}, func(p Point) float64 { return p.X }, f.X, rowLabels, width-right)
-	d.bottom(f, x, rowLabels)
+func (d *drawing) rowsAxis(f Frame, extent Series, names []string, tight bool) scale {
+	d.setLabels(names)
+	x := newScale([]Series{extent}, func(p Point) float64 { return p.X }, f.X, float64(d.labels+16), width-right)
+	if tight {
+		x = x.tight()
+	}
+	d.bottom(f, x, d.labels)
 	return x
 }
 
@@ -137,6 +157,8 @@ func (e extent) share(v float64) float64 {
 // scale maps values to coordinates.
 type scale struct {
 	extent
+
+	data     extent  // of the values
 	from, to float64 // coordinates
 	ticks    []float64
 	unit     Unit
@@ -161,7 +183,7 @@ func newScale(series []Series, value func(Point) float64, unit Unit, from, to fl
 		pad := cmp.Or(math.Abs(s.low)/10, 1)
 		s.low, s.high = s.low-pad, s.high+pad
 	}
-	s.step = niceStep((s.high-s.low)/4, unit)
+	s.step = niceStep((s.high-s.low)/5, unit)
 	first, last := math.Floor(s.low/s.step), math.Ceil(s.high/s.step)
 	const exact = 1 << 50 // beyond it, the numbers differ in the last digits of a float64 only
 	if !(last-first <= 12) || max(math.Abs(first), math.Abs(last)) > exact {
@@ -171,7 +193,18 @@ func newScale(series []Series, value func(Point) float64, unit Unit, from, to fl
 	for k := first; k <= last; k++ {
 		s.ticks = append(s.ticks, k*s.step)
 	}
+	s.data = s.extent
 	s.low, s.high = s.ticks[0], s.ticks[len(s.ticks)-1]
+	return s
+}
+
+// tight is the scale without room beyond the data.
+func (s scale) tight() scale {
+	if s.data.low >= s.data.high {
+		return s
+	}
+	s.extent = s.data
+	s.ticks = slices.DeleteFunc(s.ticks, func(v float64) bool { return v < s.low || v > s.high })
 	return s
 }
 

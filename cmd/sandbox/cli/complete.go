@@ -271,6 +271,14 @@ func CompleteFiles(runs cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
+// CompleteOrFiles completes runs, and files too.
+func CompleteOrFiles(runs cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		found, _ := runs(cmd, args, word)
+		return found, cobra.ShellCompDirectiveDefault | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
 // CompleteFirst completes the first argument, as a file too, and no other.
 func CompleteFirst(names cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {

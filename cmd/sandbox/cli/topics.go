@@ -34,6 +34,7 @@ var topics = []topic{
 	{"adapters", "calling web APIs, libraries and MCP servers", "adapters", ""},
 	{"calls", "calling a tool that declares its artifacts", "invoke", ""},
 	{"sweeps", "running a tool over a grid of parameters", "sweep", ""},
+	{"reports", "files about batches, sweeps, gates and runs", "report", ""},
 	{"images", "the images of the catalog, and your own", "images", ""},
 	{"lock", "the image lock", "lock", ""},
 	{"network", "which hosts a program may reach", "network", ""},

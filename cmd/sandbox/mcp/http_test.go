@@ -12,7 +12,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 )
 
 const secret = "0123456789abcdef0123"

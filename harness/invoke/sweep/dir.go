@@ -57,6 +57,9 @@ func (e *DirError) Unwrap() error { return e.Err }
 // Hint says how to go on.
 func (e *DirError) Hint() string { return cmp.Or(e.hint, "choose another directory with --output") }
 
+// maxDefinition bounds a definition, which has every value and seed, in bytes.
+const maxDefinition = 64 << 20
+
 const notSweep = "is not that of a sweep, which has " + DefinitionName
 
 // sweepDir is the directory of a sweep, open and locked.
@@ -162,8 +165,7 @@ func (d *sweepDir) close() error {
 // recognize reports whether the directory is that of the sweep of a definition. An empty
 // directory is not yet; any other one is refused.
 func (d *sweepDir) recognize(definition []byte) (begun bool, err error) {
-	const most = 64 << 20 // a definition has every value and seed
-	there, err := fsx.ReadIn(d.root, DefinitionName, most)
+	there, err := fsx.ReadIn(d.root, DefinitionName, maxDefinition)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && d.isNew():
 		return false, nil

@@ -27,22 +27,24 @@ const (
 	maxDepth   = 3   // of objects in a manifest
 )
 
-// table reads the manifests of the runs that succeeded. One that cannot be read any more has no
-// numbers.
+// table has the numbers of the manifests of the runs that succeeded.
 func (s *sweep) table(ctx context.Context) []Row {
-	return rows(s.report.Runs, func(run End) map[string]float64 {
-		file, _, err := fsx.OpenBelow(s.dir.root, runDir(run.Name, OutputName, invoke.ManifestName))
-		if err != nil {
-			return nil
-		}
-		defer file.Close()
-		text, err := io.ReadAll(io.LimitReader(fsx.WithContext(ctx, file), invoke.MaxDocument))
-		fields, problem := invoke.ParseManifest(text, filepath.Join(run.Name, invoke.ManifestName))
-		if err != nil || problem != nil {
-			return nil
-		}
-		return manifestNumbers(fields)
-	})
+	return rows(s.report.Runs, func(run End) map[string]float64 { return s.dir.numbers(ctx, run.Name) })
+}
+
+// numbers are those of the manifest of a run. One that cannot be read any more has none.
+func (d *sweepDir) numbers(ctx context.Context, run string) map[string]float64 {
+	file, _, err := fsx.OpenBelow(d.root, runDir(run, OutputName, invoke.ManifestName))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(fsx.WithContext(ctx, file), invoke.MaxDocument))
+	fields, problem := invoke.ParseManifest(text, filepath.Join(run, invoke.ManifestName))
+	if err != nil || problem != nil {
+		return nil
+	}
+	return manifestNumbers(fields)
 }
 
 // rows are the combinations of the runs in their order.
