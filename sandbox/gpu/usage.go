@@ -62,7 +62,7 @@ func (u *Usage) read(ids []string, from io.Reader) {
 		}
 		percent, err := strconv.ParseFloat(fields[2], 64)
 		memory, memoryErr := strconv.ParseInt(fields[3], 10, 64)
-		if err != nil || memoryErr != nil || percent < 0 || percent > 100 || memory < 0 || memory > 1<<30 {
+		if err != nil || memoryErr != nil || !(percent >= 0 && percent <= 100) || memory < 0 || memory > 1<<30 {
 			continue // "[N/A]" for a part of a GPU
 		}
 		id := fields[0]
