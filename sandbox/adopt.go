@@ -241,7 +241,7 @@ func (a *run) letGo() error {
 	}
 	a.output.Close()
 	a.stopWatch()
-	a.meter.close() // the points are of the process that finishes the run
+	_, _ = a.meter.close() // the points are of the process that finishes the run
 	return a.stage.Close()
 }
 

@@ -39,13 +39,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	if !gone {
 		a.removeNow(ctx)
 	}
-	for _, warning := range a.output.Close() {
-		a.warn.add("%s", warning)
-	}
-	measured, err := a.meter.close()
-	if err != nil {
-		a.warn.add("%v", err)
-	}
+	measured := a.endOutput()
 	if e.Stop == outcome.StopDiskFull {
 		a.stage.NameHogs(ctx)
 	}
@@ -55,20 +49,18 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	a.at("collected")
 	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
 	res := a.result(decided, left, observed)
-	res.Metrics, res.StoppedBy = measured, e.StoppedBy
-	if decided.Status == result.StatusExited && (e.End.Reported || res.OutputComplete) {
+	res.Metrics = measured
+	switch decided.Status { //nolint:exhaustive // the others mean nothing to the rules
+	case result.StatusExited:
 		a.meter.finished()
+	case result.StatusStoppedByRule:
+		res.StoppedBy = e.StoppedBy
 	}
-	err = a.stage.WriteResult(res)
+	err := a.stage.WriteResult(res)
 	a.at("written")
 	a.steps.end(err)
 	a.steps.begin(StepRemove)
-	var removeErr error
-	if a.spec.Job.Keep && a.container != nil {
-		a.container.Release()
-	} else if removeErr = a.remove(ctx); removeErr != nil {
-		a.log.Warn("the container is left behind", logError, removeErr)
-	}
+	removeErr := a.removeOrKeep(ctx)
 	if a.stage.Copied() && !a.spec.Job.Keep {
 		// Not before the result is on disk: until then the engine has what another process
 		// needs to finish the run.
@@ -86,6 +78,31 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		decided.Err = e.Lost
 	}
 	return res, errors.Join(decided.Err, err)
+}
+
+// endOutput closes the files of the output and of the measurements, and returns the summary of these.
+func (a *run) endOutput() *result.Metrics {
+	for _, warning := range a.output.Close() {
+		a.warn.add("%s", warning)
+	}
+	measured, err := a.meter.close()
+	if err != nil {
+		a.warn.add("%v", err)
+	}
+	return measured
+}
+
+// removeOrKeep removes the container, unless the request keeps it.
+func (a *run) removeOrKeep(ctx context.Context) error {
+	if a.spec.Job.Keep && a.container != nil {
+		a.container.Release()
+		return nil
+	}
+	err := a.remove(ctx)
+	if err != nil {
+		a.log.Warn("the container is left behind", logError, err)
+	}
+	return err
 }
 
 // noteProjects records which project quotas are left to give back. Another run may get the numbers
