@@ -301,7 +301,7 @@ func (s *site) follows() (id string) {
 
 // stops: the page with control ends a run.
 func (s *site) stops(id string) {
-	s.shot("browse-live", 1100)
+	s.shot("browse-live", 1750)
 	s.do(chromedp.Click("button.danger"), chromedp.WaitReady("main"))
 	s.await("!document.querySelector('#run-status .mark.live') && document.getElementById('run-status').textContent.includes('cancel')")
 	s.await("document.getElementById('run-end').textContent.includes('Limits and use')")
@@ -351,7 +351,7 @@ func (s *site) hostile() {
 	}
 	s.open("/runs/train-1")
 	require.True(s, eval[bool](s, "document.querySelectorAll('figure.plot svg').length > 0"))
-	s.shot("browse-run", 1150)
+	s.shot("browse-run", 1500)
 }
 
 // keys: the list can be used without a mouse.

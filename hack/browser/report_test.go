@@ -109,10 +109,10 @@ func results() (all []evaluate.Result) {
 			MetricDirection: evaluate.Maximize, BaselineValue: new(0.5),
 			Run:              &evaluate.RunFacts{ID: fmt.Sprintf("train-%d", i), Status: result.StatusExited, Fault: result.FaultNone, GPUs: []string{fmt.Sprint(i % 2)}},
 			EvaluationResult: evaluate.EvaluationResult{Score: new(score(i)), DurationSeconds: 300 + 9*float64(i), Warnings: []string{}},
-			SelfReported:     true, GradedScore: new(score(i) - 0.01),
+			SelfReported:     true, GradedScore: new(score(i) - 0.01), Grading: &evaluate.Grading{Score: new(score(i) - 0.01), Ended: true},
 		}
 		if fails(i) {
-			r.Run.Fault, r.ExitCode, r.IsError, r.ErrorReason, r.Score, r.GradedScore = result.FaultProgram, 1, true, result.ErrorReasonExitCode, nil, nil
+			r.Run.Fault, r.ExitCode, r.IsError, r.ErrorReason, r.Score, r.GradedScore, r.Grading = result.FaultProgram, 1, true, result.ErrorReasonExitCode, nil, nil, nil
 			r.ErrorTraceback = new(traceback)
 		}
 		all = append(all, r)

@@ -122,7 +122,7 @@ func (c *collector) point(p metrics.Point) {
 
 // plot draws one curve.
 func (c Curve) plot() template.HTML {
-	f := plot.Frame{Title: c.Name, YLabel: c.Name, Y: c.Unit, XLabel: "time since the start", X: plot.Seconds, Text: c.Name + " of the run over time"}
+	f := plot.Frame{Title: c.Name, Y: c.Unit, XLabel: "time since the start", X: plot.Seconds, Text: c.Name + " of the run over time"}
 	if c.Steps {
 		f.XLabel, f.X, f.Text = "step", plot.Number, c.Name+" by step"
 	}
