@@ -69,6 +69,7 @@ type collector struct {
 	steps    [][]plot.Point
 	stepless []int
 	dropped  map[string]bool
+	names    []string // of a point
 }
 
 func (c *collector) add(name string, unit plot.Unit, custom bool, x, y float64, step *float64) {
@@ -115,7 +116,9 @@ func (c *collector) point(p metrics.Point) {
 			c.add("GPU "+g.ID+" memory", plot.Bytes, false, p.Seconds, float64(g.MemoryBytes), nil)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Values)) {
+	c.names = slices.AppendSeq(c.names[:0], maps.Keys(p.Values))
+	slices.Sort(c.names)
+	for _, name := range c.names {
 		c.add(name, plot.Number, true, p.Seconds, float64(p.Values[name]), p.Step)
 	}
 }
