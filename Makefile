@@ -136,13 +136,13 @@ test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled fr
 	   go test -tags cluster -timeout 30m $(TEST_FLAGS) -run TestScriptKubernetes ./cmd/sandbox'
 
 .PHONY: test-browser
-test-browser: image ## the page of sandbox browse in a real browser, Debian's chromium
+test-browser: image ## the page of sandbox browse, and reports, in a real browser, Debian's chromium
 	@hack/setup.sh browser-tools
 	@$$(hack/setup.sh prefix) env PATH=$$PATH GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY) EVALBOX_SCREENSHOTS='$(SCREENSHOTS)' \
 	  go test -count 1 -tags browser -timeout 10m $(TEST_FLAGS) ./hack/browser
 
 .PHONY: screenshots
-screenshots: ## the same, and write the pictures of docs/browse.md
+screenshots: ## the same, and write the pictures of docs/browse.md and docs/report.md
 	@$(MAKE) test-browser SCREENSHOTS=$(CURDIR)/docs/images
 
 .PHONY: engines

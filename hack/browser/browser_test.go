@@ -1,6 +1,6 @@
 //go:build browser
 
-// Package browser drives `sandbox browse` in a real browser: Debian's chromium.
+// Package browser drives `sandbox browse`, and reads reports, in a real browser: Debian's chromium.
 //
 //	make test-browser
 //	make screenshots
@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
@@ -91,6 +90,7 @@ func TestBrowser(t *testing.T) {
 	s.trials()
 	s.hostile()
 	s.keys()
+	s.reports()
 	require.Empty(t, s.problems[:min(3, len(s.problems))], "dialogs, exceptions, or violations of the content security policy")
 }
 
@@ -138,13 +138,9 @@ func (s *site) start(chromium string) {
 	s.Cleanup(cancel)
 	s.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
-		if err == nil {
-			_, err = cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "light"}},
-			})
-		}
 		return err
 	}))
+	s.theme("light")
 }
 
 // heard notes an event that must not happen.
@@ -287,6 +283,11 @@ func (s *site) follows() (id string) {
 	before := eval[int](s, "document.querySelectorAll('#log-stdout li').length")
 	s.await(fmt.Sprintf("document.querySelectorAll('#log-stdout li').length > %d", before+10))
 	s.await("document.querySelectorAll('#log-stderr li').length > 0")
+	// The curve of the metric that the program prints grows.
+	const curve = "(document.querySelector('#run-metrics svg[aria-label=loss] path.line')?.getAttribute('d').split('L').length ?? 0)"
+	s.await(curve + " > 5")
+	points := eval[int](s, curve)
+	s.await(fmt.Sprintf("%s > %d", curve, points+5))
 	texts := eval[[]string](s, "[...document.querySelectorAll('#log-stdout li')].map((line) => line.textContent).filter((text) => text.startsWith('step '))")
 	for i, text := range texts {
 		require.Equal(s, fmt.Sprintf("step %d", i), text, "every line is there once, in its order")
@@ -300,7 +301,7 @@ func (s *site) follows() (id string) {
 
 // stops: the page with control ends a run.
 func (s *site) stops(id string) {
-	s.shot("browse-live", 1100)
+	s.shot("browse-live", 1750)
 	s.do(chromedp.Click("button.danger"), chromedp.WaitReady("main"))
 	s.await("!document.querySelector('#run-status .mark.live') && document.getElementById('run-status').textContent.includes('cancel')")
 	s.await("document.getElementById('run-end').textContent.includes('Limits and use')")
@@ -350,7 +351,7 @@ func (s *site) hostile() {
 	}
 	s.open("/runs/train-1")
 	require.True(s, eval[bool](s, "document.querySelectorAll('figure.plot svg').length > 0"))
-	s.shot("browse-run", 1150)
+	s.shot("browse-run", 1500)
 }
 
 // keys: the list can be used without a mouse.
@@ -366,14 +367,19 @@ func (s *site) keys() {
 	require.Equal(s, "name", eval[string](s, "document.activeElement.name"))
 }
 
+// score is that of a run of the training, and fails says which runs fail, with traceback.
+func score(i int) float64 { return 0.62 + 0.021*float64(i) - 0.004*float64(i%3)*float64(i) }
+func fails(i int) bool    { return i == 4 || i == 9 }
+
+const traceback = "Traceback (most recent call last):\n  File \"/work/train.py\", line 48, in <module>\n    loss.backward()\nMemoryError: cannot allocate 2.1 GiB\n"
+
 // fill makes runs and trials: those of a training, and one whose every text is an attack.
 func fill(t *testing.T, store *record.Store) {
 	t.Helper()
 	now := time.Now()
 	for i := 1; i <= 12; i++ {
-		score := 0.62 + 0.021*float64(i) - 0.004*float64(i%3)*float64(i)
 		res := &result.Result{
-			Status: result.StatusExited, Fault: result.FaultNone, Explanation: "the program exited with code 0", Score: &score,
+			Status: result.StatusExited, Fault: result.FaultNone, Explanation: "the program exited with code 0", Score: new(score(i)),
 			StartedAt: now.Add(time.Duration(i-13) * 7 * time.Minute).UTC().Format(time.RFC3339Nano), FinishedAt: now.UTC().Format(time.RFC3339Nano),
 			DurationSeconds: 300 + 9*float64(i), SetupSeconds: 0.4, StdoutBytes: 800, OutputComplete: true,
 			Resources: result.Resources{CPUSeconds: 560 + 17*float64(i), PeakMemoryBytes: int64(i)<<27 + 3<<29, Source: "cgroup v2"},
@@ -383,8 +389,8 @@ func fill(t *testing.T, store *record.Store) {
 		last := math.Exp(-float64(i) / 6)
 		res.Metrics = &result.Metrics{MeanCPUs: 1.8, PeakCPUs: 2, Custom: []result.CustomMetric{{Name: "loss", Count: 60, Last: &last, Min: &last, Max: new(1.0)}}}
 		var stderr string
-		if i == 4 || i == 9 {
-			stderr = "Traceback (most recent call last):\n  File \"/work/train.py\", line 48, in <module>\n    loss.backward()\nMemoryError: cannot allocate 2.1 GiB\n"
+		if fails(i) {
+			stderr = traceback
 			res.ExitCode, res.Score, res.Fault, res.IsError, res.ErrorReason, res.ErrorTraceback = 1, nil, result.FaultProgram, true, result.ErrorReasonExitCode, &stderr
 			res.Explanation = "the program exited with code 1, with a traceback"
 		}

@@ -1,3 +1,3 @@
-// Package browser has the tests of `sandbox browse` in a real browser, under the build tag
-// "browser": make test-browser.
+// Package browser has the tests of `sandbox browse` and of reports in a real browser, under the build
+// tag "browser": make test-browser.
 package browser

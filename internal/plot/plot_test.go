@@ -202,3 +202,11 @@ func TestLinesGolden(t *testing.T) {
 	require.Contains(t, string(drawn), `<circle class="dot c0" cx="612" cy="220" r="2"/>`)
 	require.Contains(t, string(drawn), `<li class="c0">a</li>`)
 }
+
+func TestAxisOfAmountsHasNothingBelowZero(t *testing.T) {
+	for _, v := range []float64{0, 1, 1e-9, 1e12} {
+		drawn := string(Lines(Frame{Title: "Size", Y: Bytes}, []Series{{Points: []Point{{X: 1, Y: v}, {X: 2, Y: v}}}}))
+		require.NotContains(t, drawn, ">-", "%g", v)
+	}
+	require.Contains(t, string(Lines(Frame{}, []Series{{Points: []Point{{X: 1, Y: -2}}}})), ">-2")
+}

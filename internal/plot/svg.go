@@ -180,8 +180,10 @@ func newScale(series []Series, value func(Point) float64, unit Unit, from, to fl
 	case s.low > s.high:
 		s.low, s.high = 0, 1
 	case s.low == s.high:
-		pad := cmp.Or(math.Abs(s.low)/10, 1)
-		s.low, s.high = s.low-pad, s.high+pad
+		v, pad := s.low, cmp.Or(math.Abs(s.low)/10, 1)
+		if s.low, s.high = v-pad, v+pad; v >= 0 {
+			s.low = max(s.low, 0) // there is no amount below zero
+		}
 	}
 	s.step = niceStep((s.high-s.low)/5, unit)
 	first, last := math.Floor(s.low/s.step), math.Ceil(s.high/s.step)

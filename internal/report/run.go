@@ -69,6 +69,7 @@ type collector struct {
 	steps    [][]plot.Point
 	stepless []int
 	dropped  map[string]bool
+	names    []string // of a point
 }
 
 func (c *collector) add(name string, unit plot.Unit, custom bool, x, y float64, step *float64) {
@@ -115,14 +116,16 @@ func (c *collector) point(p metrics.Point) {
 			c.add("GPU "+g.ID+" memory", plot.Bytes, false, p.Seconds, float64(g.MemoryBytes), nil)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Values)) {
+	c.names = slices.AppendSeq(c.names[:0], maps.Keys(p.Values))
+	slices.Sort(c.names)
+	for _, name := range c.names {
 		c.add(name, plot.Number, true, p.Seconds, float64(p.Values[name]), p.Step)
 	}
 }
 
 // plot draws one curve.
 func (c Curve) plot() template.HTML {
-	f := plot.Frame{Title: c.Name, YLabel: c.Name, Y: c.Unit, XLabel: "time since the start", X: plot.Seconds, Text: c.Name + " of the run over time"}
+	f := plot.Frame{Title: c.Name, Y: c.Unit, XLabel: "time since the start", X: plot.Seconds, Text: c.Name + " of the run over time"}
 	if c.Steps {
 		f.XLabel, f.X, f.Text = "step", plot.Number, c.Name+" by step"
 	}
