@@ -111,7 +111,7 @@ func (r Result) Ending() string {
 		if r.StoppedBy != nil {
 			return "stopped by the rule " + r.StoppedBy.Rule
 		}
-		return "stopped by a rule"
+		return "stopped by rule"
 	}
 	return r.Status.String()
 }

@@ -48,6 +48,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	e.DiskFull = left.DiskFull
 	a.at("collected")
 	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
+	a.warnOfRules(decided)
 	res := a.result(decided, left, observed)
 	res.Metrics = measured
 	switch decided.Status { //nolint:exhaustive // the others mean nothing to the rules
@@ -103,6 +104,17 @@ func (a *run) removeOrKeep(ctx context.Context) error {
 		a.log.Warn("the container is left behind", logError, err)
 	}
 	return err
+}
+
+// warnOfRules warns of rules about metrics that a program, which succeeded, did not print: their names
+// may be wrong.
+func (a *run) warnOfRules(decided outcome.Outcome) {
+	if decided.Status != result.StatusExited || decided.ExitCode != 0 {
+		return
+	}
+	for _, name := range a.meter.missing() {
+		a.warn.add("the program did not print metric.%s, which a stop rule is about", name)
+	}
 }
 
 // noteProjects records which project quotas are left to give back. Another run may get the numbers

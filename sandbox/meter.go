@@ -201,6 +201,13 @@ func (m *meter) close() (*result.Metrics, error) {
 	return m.summary, m.err
 }
 
+// missing returns the metrics that rules are about and that the program never printed.
+func (m *meter) missing() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rules.Missing()
+}
+
 // finished makes the run one of the peers of others.
 func (m *meter) finished() {
 	m.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,6 +147,27 @@ func TestRuleAfterTheEnd(t *testing.T) {
 		require.Equal(t, result.StatusExited, res.Status)
 		require.Nil(t, res.StoppedBy)
 		require.Len(t, res.Metrics.Custom, 1)
+	})
+}
+
+// A rule about a metric that the program did not print is a warning, unless the program failed.
+func TestRuleWithoutItsMetric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		code := 0
+		r := newFakeRunner(t, enginetest.NewFake(func(p *enginetest.Program) int {
+			p.Print("{\"metric\":{\"loss\":1}}\n")
+			return code
+		}))
+		req := command("python3")
+		req.StopWhen = []string{"metric.los is nan", "metric.loss is nan"}
+		res, err := r.Run(t.Context(), req)
+		require.NoError(t, err)
+		require.Contains(t, res.Warnings, "the program did not print metric.los, which a stop rule is about")
+		require.NotContains(t, strings.Join(res.Warnings, ""), "metric.loss")
+		code, req.ID = 1, "failed"
+		res, err = r.Run(t.Context(), req)
+		require.NoError(t, err)
+		require.NotContains(t, strings.Join(res.Warnings, ""), "metric.los")
 	})
 }
 

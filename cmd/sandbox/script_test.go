@@ -277,7 +277,8 @@ func keysCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	more := want[len(want)-1] == "..."
 	for _, key := range want {
-		if key != "..." && !got[key] {
+		key, optional := strings.CutSuffix(key, "?")
+		if key != "..." && !got[key] && !optional {
 			ts.Fatalf("%s lacks %s", args[0], key)
 		}
 		delete(got, key)

@@ -124,7 +124,7 @@ func TestBriefSkipsWhatWasPrinted(t *testing.T) {
 	require.Equal(t, Result{Schema: ResultSchemaV1, Name: "a", EvaluationResult: EvaluationResult{Score: new(1.0)}}, got)
 	for _, text := range []string{`{`, `{"stdout":"x"`, `[1]`} {
 		_, err := decodeLine([]byte(text), ReadOptions{Brief: true})
-		require.ErrorContains(t, err, "is no evaluation", text)
+		require.ErrorContains(t, err, "is not an evaluation", text)
 	}
 }
 

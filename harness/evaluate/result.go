@@ -261,7 +261,7 @@ func boundedPointer(text *string) *string {
 // decodeResult reads the wire form. Unknown fields are ignored.
 func decodeResult(text []byte) (r Result, err error) {
 	if err := json.Unmarshal(text, &r); err != nil {
-		return Result{}, fmt.Errorf("is no evaluation: %w", err)
+		return Result{}, fmt.Errorf("is not an evaluation: %w", err)
 	}
 	if r.Schema != ResultSchemaV1 {
 		err = fmt.Errorf("schema is %s, want %q", shown(r.Schema), ResultSchemaV1)

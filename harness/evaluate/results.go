@@ -92,7 +92,7 @@ func decodeLine(text []byte, opts ReadOptions) (Result, error) {
 		return key != "stdout" && key != "stderr" && key != "error_traceback" && key != "error_summary"
 	})
 	if err != nil {
-		return Result{}, fmt.Errorf("is no evaluation: %w", err)
+		return Result{}, fmt.Errorf("is not an evaluation: %w", err)
 	}
 	r, err := decodeResult(text)
 	return r.brief(), err

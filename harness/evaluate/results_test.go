@@ -101,13 +101,13 @@ func TestResultsOfAnotherKind(t *testing.T) {
 	whole, err := os.ReadFile(written(t, scored("a", nil)))
 	require.NoError(t, err)
 	for name, test := range map[string]struct{ text, want string }{
-		"a letter":         {"Dear John,\nhow are you", ":1: is no evaluation"},
-		"the last line":    {string(whole) + "hello", ":2: is no evaluation"},
-		"in the middle":    {string(whole) + `{"schema":"evalbox/eva` + "\n" + string(whole), ":2: is no evaluation"},
+		"a letter":         {"Dear John,\nhow are you", ":1: is not an evaluation"},
+		"the last line":    {string(whole) + "hello", ":2: is not an evaluation"},
+		"in the middle":    {string(whole) + `{"schema":"evalbox/eva` + "\n" + string(whole), ":2: is not an evaluation"},
 		"another schema":   {`{"schema":"evalbox/result/v1"}` + "\n", `:1: schema is "evalbox/result/v1"`},
 		"JSON without end": {`{"a":1}`, ":1: schema is"},
 		"an endless line":  {strings.Repeat("x", resultLines.Max+2), ":1: is longer than"},
-		"two on one line":  {strings.TrimSpace(string(whole)) + string(whole) + string(whole), ":1: is no evaluation"},
+		"two on one line":  {strings.TrimSpace(string(whole)) + string(whole) + string(whole), ":1: is not an evaluation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "results.jsonl")

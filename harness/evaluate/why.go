@@ -20,6 +20,8 @@ func (r Result) why() string {
 		return text.Brief(strings.TrimPrefix(r.Failure, "not started: "))
 	case r.ErrorReason == ErrorReasonRejected:
 		return text.Brief(strings.TrimPrefix(r.ErrorSummary, refusedPrefix))
+	case r.Run != nil && r.Run.Status == result.StatusStoppedByRule:
+		return text.Brief(factsOfRule(r.Run.Explanation))
 	case r.Run != nil && r.Run.Status != result.StatusExited:
 		return text.Brief(r.Run.Explanation)
 	case r.IsError && r.ErrorTraceback != nil:
@@ -44,6 +46,15 @@ func (r Result) why() string {
 		return "it printed no score"
 	}
 	return ""
+}
+
+// factsOfRule is what follows the rule in the explanation of a run that a stop rule ended: the status
+// says the rest.
+func factsOfRule(explanation string) string {
+	if _, facts, ok := strings.Cut(explanation, "\": "); ok {
+		return facts
+	}
+	return explanation
 }
 
 // lastLine is the last line of a text that is not blank, bounded.

@@ -29,6 +29,10 @@ func TestWhy(t *testing.T) {
 		"The time limit ended it.": of(func(r *Result) {
 			r.IsError, r.Run.Status, r.Run.Explanation, r.ErrorTraceback = true, result.StatusTimedOut, "The time limit ended it.", new("KeyboardInterrupt")
 		}),
+		"metric.loss was nan after 2.00s, at step 3.": of(func(r *Result) {
+			r.IsError, r.Run.Status = true, result.StatusStoppedByRule
+			r.Run.Explanation = `The program was stopped by the rule "metric.loss is nan": metric.loss was nan after 2.00s, at step 3.`
+		}),
 		"not graded: the grader failed":   of(func(r *Result) { r.Grading = &Grading{Failure: "the grader failed"} }),
 		"not graded: interrupted":         of(func(r *Result) { r.Grading = &Grading{Failure: "x", Canceled: true} }),
 		"submission: 1 row, expected 142": of(func(r *Result) { r.Submission = &submission.Check{Problems: []string{"1 row, expected 142", "x"}} }),

@@ -259,7 +259,9 @@ func Halving(r evaluate.HalvingReport) string {
 }
 
 // A Sum counts the results of a batch.
-type Sum struct{ All, EndedWell, Failed, Inconclusive, NotStarted int }
+//
+// Stopped counts those of Failed that a stop rule ended.
+type Sum struct{ All, EndedWell, Failed, Stopped, Inconclusive, NotStarted int }
 
 // BatchSum counts results; nil is a script that did not begin.
 func BatchSum(results []*evaluate.Result) Sum {
@@ -274,6 +276,9 @@ func BatchSum(results []*evaluate.Result) Sum {
 			s.EndedWell++
 		default:
 			s.Failed++
+			if r.Run != nil && r.Run.Status == result.StatusStoppedByRule {
+				s.Stopped++
+			}
 		}
 	}
 	return s
@@ -282,6 +287,9 @@ func BatchSum(results []*evaluate.Result) Sum {
 // Text is the last line on a batch.
 func (s Sum) Text(results string, debugFailures int64) string {
 	shown := fmt.Sprintf("batch of %d: %d ended well, %d failed", s.All, s.EndedWell, s.Failed)
+	if s.Stopped > 0 {
+		shown += fmt.Sprintf(" (%d by a stop rule)", s.Stopped)
+	}
 	if s.Inconclusive > 0 {
 		shown += fmt.Sprintf(", %d without a conclusive result", s.Inconclusive)
 	}

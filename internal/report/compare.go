@@ -40,9 +40,11 @@ func (p pair) mark(direction evaluate.MetricDirection) Mark {
 // CompareDocument puts two batches side by side: scores, ranks and results of the same scripts.
 func CompareDocument(a, b Batch) Document {
 	var pairs []*pair
+	var seconds [2]float64
 	at := map[string]*pair{}
 	for i, batch := range []Batch{a, b} {
 		for _, s := range batch.standings() {
+			seconds[i] += s.DurationSeconds
 			p := at[s.key()]
 			if p == nil {
 				p = &pair{}
@@ -103,6 +105,7 @@ func CompareDocument(a, b Batch) Document {
 			Fact{"First batch", textCell(a.Title)}, Fact{"Second batch", textCell(b.Title)}, Fact{"In both", countCell(both)},
 			Fact{"In one only", countCell(len(pairs) - both)}, Fact{"Better in the second", countCell(better)}, Fact{"Worse in the second", countCell(worse)},
 			Fact{"Change of the score, on average", numberCell(s.Mean)}, Fact{"Its 95 % confidence interval", textCell(interval)},
+			Fact{"Time of all runs, first", secondsCell(seconds[0])}, Fact{"Time of all runs, second", secondsCell(seconds[1])},
 		)},
 		{Title: "Scores side by side", Tables: []Table{compared(pairs, direction)}, Plots: comparePlots(pairs)},
 		transitions(pairs),

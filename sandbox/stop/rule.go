@@ -3,7 +3,6 @@
 package stop
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -218,7 +217,7 @@ func at(seconds float64, step *float64) string {
 	return when
 }
 
-// shown is a number in a sentence.
+// shown is a number in a sentence: six digits, as leaderboards have them.
 func shown(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -228,5 +227,5 @@ func shown(f float64) string {
 	case math.IsInf(f, -1):
 		return "-inf"
 	}
-	return cmp.Or(text.Number(f), "0")
+	return strconv.FormatFloat(f, 'g', 6, 64)
 }

@@ -141,6 +141,15 @@ func TestSilence(t *testing.T) {
 	require.Equal(t, "There was no output for 10.0s, after 19.5s.", by.Reason)
 }
 
+// A rule with a wrong name of a metric would be silent otherwise.
+func TestMissingMetrics(t *testing.T) {
+	w := New(parsed(t, "metric.x > 5", "metric.los is nan", "metric.los is inf", "no output for 1m"), nil)
+	require.Equal(t, []string{"x", "los"}, w.Missing())
+	require.Nil(t, printed(w, 1))
+	require.Equal(t, []string{"los"}, w.Missing())
+	require.Empty(t, New(nil, nil).Missing())
+}
+
 func finished(peers *Peers, values ...float64) {
 	c := &Curve{}
 	for i, value := range values {

@@ -128,6 +128,17 @@ func (w *Watch) Tick(seconds float64, output int64) *result.StoppedBy {
 	return nil
 }
 
+// Missing returns the metrics of the rules that the program has not printed, in the order of the rules.
+func (w *Watch) Missing() []string {
+	var names []string
+	for _, r := range w.rules {
+		if r.metric != "" && w.count[r.metric] == 0 && !slices.Contains(names, r.metric) {
+			names = append(names, r.metric)
+		}
+	}
+	return names
+}
+
 // Finished adds the run to the peers of later ones. It is for a run whose program ended by itself.
 func (w *Watch) Finished() {
 	if w.curve != nil {

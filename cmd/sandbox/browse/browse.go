@@ -59,7 +59,7 @@ Ctrl-C and SIGTERM end it.`,
 			return serve(ctx, a, s, address, control)
 		}),
 	}
-	cmd.Flags().StringVar(&address, "listen", address, "loopback `address` of the page; port 0 is any")
+	cmd.Flags().StringVar(&address, "listen", address, "loopback `address`; port 0 is any")
 	cmd.Flags().BoolVar(&control, "control", false, "let the page stop runs, and start them again")
 	return cmd
 }

@@ -40,6 +40,11 @@ var words = map[string][]cobra.Completion{
 		"layered\ta user namespace or a security module as well", "own_kernel\ta kernel of its own, such as gVisor",
 	},
 	"soft_signal": {"SIGTERM\t(default)", "SIGINT\tas Ctrl-C", "SIGHUP", "SIGUSR1", "SIGUSR2"},
+	"stop_when": {
+		"metric.loss is nan\ta value is not a number", "no output for 10m\tnothing on stdout and stderr for so long",
+		"plateau of metric.loss over 500 steps within 0.001\tthe values differ by no more",
+		"best metric.acc < median - 0.2\tworse than the median of the batch at the same step",
+	},
 	"runtime":     {"runc\tthe usual one", "runsc\tgVisor, a kernel of its own"},
 }
 
@@ -64,6 +69,9 @@ func Complete(a *App, root *cobra.Command, positional map[string]cobra.Completio
 	completeFlags(a, root)
 	if complete := positional[root.CommandPath()]; complete != nil && root.ValidArgsFunction == nil {
 		root.ValidArgsFunction = upTo(complete)
+	}
+	if root.Runnable() && root.ValidArgsFunction == nil && root.Args != nil && root.Args(root, []string{"x"}) != nil && root.Args(root, nil) == nil {
+		root.ValidArgsFunction = cobra.NoFileCompletions // it takes no argument
 	}
 	for _, below := range root.Commands() {
 		Complete(a, below, positional)

@@ -74,8 +74,15 @@ func FlagError(cmd *cobra.Command, err error) error {
 			reason = errors.New("must be true or false")
 		}
 	}
-	return Misuse(cmd, "--%s %q: %v", invalid.GetFlag().Name, invalid.GetValue(), reason)
+	err = Misuse(cmd, "--%s %q: %v", invalid.GetFlag().Name, invalid.GetValue(), reason)
+	if topic := flagTopics[invalid.GetFlag().Name]; topic != "" {
+		return UsageHint("run 'sandbox help "+topic+"'", "%s", err)
+	}
+	return err
 }
+
+// flagTopics are the topics of `sandbox help` on the values of flags.
+var flagTopics = map[string]string{"stop-when": "stop-rules"}
 
 // UnknownOrHelp runs a command that only holds others.
 func UnknownOrHelp(cmd *cobra.Command, args []string) error {

@@ -37,7 +37,12 @@ func ReaderGone(err error) error {
 }
 
 // OutputError is an output file that cannot be written.
-func OutputError(path string, err error) error { return output.Error(path, err) }
+func OutputError(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return WithHint(output.Error(path, err), "make its directory, or choose another place for the output")
+	}
+	return output.Error(path, err)
+}
 
 // encoder is implemented by values with a wire form of their own. They are in a record too.
 type encoder interface{ Encode() ([]byte, error) }

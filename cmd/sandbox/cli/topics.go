@@ -170,7 +170,7 @@ func plainText(source string, width int) string {
 	indent := ""
 	flush := func() {
 		if len(paragraph) > 0 {
-			b.WriteString(wrap(inline(strings.Join(paragraph, " ")), indent, width))
+			b.WriteString(hang(wrap(inline(strings.Join(paragraph, " ")), indent, width-len(indent)), indent))
 		}
 		paragraph, indent = nil, ""
 	}
@@ -260,6 +260,15 @@ func inline(text string) string {
 	}
 	b.WriteString(text)
 	return strings.NewReplacer("`", "", "**", "").Replace(b.String())
+}
+
+// hang indents the lines of a text after the first.
+func hang(text, indent string) string {
+	first, rest, more := strings.Cut(strings.TrimSuffix(text, "\n"), "\n")
+	if !more {
+		return text
+	}
+	return first + "\n" + indent + strings.ReplaceAll(rest, "\n", "\n"+indent) + "\n"
 }
 
 // wrap breaks a text at spaces into lines of at most width columns.

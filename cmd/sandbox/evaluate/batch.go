@@ -64,11 +64,11 @@ A script that is refused, also one that is not UTF-8, is a result like others. W
 --fail-fast and --max-failures a script whose grading fails has failed, too; they count
 the failures of this call only.
 
-With --halving MIN:MAX all scripts run with resource MIN, the best third of them again
-with three times as much, and so on until MAX: successive halving. With MIN:MAX:2 it is half
-of them with twice as much. A script reads its resource from EVALBOX_RESOURCE: epochs,
-steps, trees, or what it takes more of for a better score. A round that is done is not
-run again. The time limit is that of each run.
+With --halving MIN:MAX all scripts run with the resource MIN, then the best third
+of them with three times as much, and so on until MAX: successive halving. With
+MIN:MAX:2 it is half of them with twice as much. A script reads its resource
+from EVALBOX_RESOURCE: the number of epochs, steps or trees, for example. A
+round that is done is not run again. The time limit is that of each run.
 
 A list has one object per line: {"script": "svm.py", "name": "svm", "seed": 1}.
 Only script is required; a relative one is relative to the list.

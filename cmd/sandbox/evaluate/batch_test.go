@@ -101,6 +101,8 @@ func TestBatchCountsFailures(t *testing.T) {
 
 	sum := render.BatchSum([]*evaluate.Result{&failed, &ended, new(evaluated("w", nil)), nil})
 	require.Equal(t, "batch of 4: 1 ended well, 1 failed, 1 without a conclusive result, 1 not started · results in r; the same command goes on from there", sum.Text("r", 0))
+	rule := evaluated("b", func(e *evaluate.Result) { e.IsError, e.Run.Status = true, result.StatusStoppedByRule })
+	require.Contains(t, render.BatchSum([]*evaluate.Result{&failed, &rule}).Text("r", 0), "batch of 2: 0 ended well, 2 failed (1 by a stop rule) · ")
 	require.Contains(t, sum.Text("r", 2), " · 2 debug commands failed · results in r")
 }
 

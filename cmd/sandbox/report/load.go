@@ -26,6 +26,7 @@ import (
 	"github.com/evalbox/evalbox/internal/report"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/metrics"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
@@ -121,7 +122,7 @@ func (l loader) document(arg string) (report.Document, error) {
 	case kindNone, kindOther:
 	}
 	d, err := l.run(arg)
-	if errors.Is(err, record.ErrNoRecord) {
+	if errors.Is(err, record.ErrNoRecord) || errors.As(err, new(*policy.FieldError)) { // a path cannot be an ID
 		rule := "is not a path, and not a run"
 		if k == kindOther {
 			rule = "is not a results file, a sweep or a gate directory"

@@ -35,25 +35,25 @@ func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report PATH|RUN [PATH] [-o FILE]",
 		Short: "Write a report on a batch, a sweep, a gate or a run",
-		Long: `Write a report for people on what is at PATH: the results file of a batch or a directory
-with results.jsonl, the directory of a sweep, or a gate directory. Anything else is a run,
-which any handle names, as for 'sandbox show'. The results files of two batches are put
-side by side.
+		Long: `Write a report for people on what is at PATH: the results file of a batch, a
+directory with results.jsonl, the directory of a sweep, or a gate directory.
+Anything else is the handle of a run, as for 'sandbox show'. The results files
+of two batches are put side by side.
 
-The file that -o names says by its end what it is: .html, .md or .csv. HTML is one file
-with everything in it, which needs no network and can be sent to somebody else. Markdown
-has no plots. CSV has one table, with every row. Without -o the report goes to stdout, as
-Markdown unless --format says otherwise. A file that exists is replaced, at once and as a
-whole; after an error it is as it was.
+The end of the file's name is the format: .html, .md or .csv. HTML is one file
+with everything in it; it needs no network and can be sent to somebody else.
+Markdown has no plots. CSV is one table, with every row. Without -o the report
+goes to stdout, as Markdown unless --format says otherwise. A file that exists
+is replaced at once and as a whole; after an error it is as it was.
 
-Times, memory, outputs and metrics of a batch are those of the records of its runs; where
-a record was deleted, they are missing.`,
+Times, memory, outputs and metrics of a batch are those of the records of its
+runs. They are missing where a record was deleted.`,
 		Example: "  sandbox report results.jsonl -o report.html\n  sandbox report before.jsonl after.jsonl -o compared.html\n  sandbox report last\n  sandbox report out --format csv",
 		Args:    cobra.RangeArgs(1, 2),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
 			_, known := extensions[strings.ToLower(filepath.Ext(f.output))]
 			return cli.Check(cmd,
-				cli.Wrong(f.format != "" && !slices.Contains([]string{formatHTML, formatMarkdown, formatCSV}, f.format), "--format must be html, md or csv"),
+				cli.Wrong(f.format != "" && !slices.Contains([]string{formatHTML, formatMarkdown, formatCSV}, f.format), "--format %q: must be html, md or csv", f.format),
 				cli.Wrong(f.format == "" && f.toFile() && !known, "--output %q: must end with .html, .md or .csv, or give --format", f.output),
 				cli.Wrong(f.toFile() && slices.ContainsFunc(args, func(arg string) bool { return same(arg, f.output) }), "--output %q: is what the report is about", f.output))
 		},
@@ -65,7 +65,7 @@ a record was deleted, they are missing.`,
 			return f.write(a, document)
 		}),
 	}
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "`file` of the report; its end is the format (default: stdout)")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "`file` of the report: .html, .md or .csv (default: stdout)")
 	cmd.Flags().StringVar(&f.format, "format", "", "`html`, md or csv")
 	cli.Choices(cmd, "format", "html\tone file with plots, for a browser", "md\tMarkdown", "csv\tone table")
 	return cli.TakesHandles(cmd)
