@@ -250,8 +250,8 @@ func emptyCommand(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // keysCommand is "keys FILE KEY...": FILE is a JSON object with these keys and no others, or
-// a list or lines of objects that together have them. KEY=TEXT says the value, too, and
-// "..." at the end permits further keys.
+// a list or lines of objects that together have them. KEY=TEXT says the value, too, KEY? may
+// be missing, and "..." at the end permits further keys.
 func keysCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: keys FILE KEY...")
