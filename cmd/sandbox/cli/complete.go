@@ -45,7 +45,7 @@ var words = map[string][]cobra.Completion{
 		"plateau of metric.loss over 500 steps within 0.001\tthe values differ by no more",
 		"best metric.acc < median - 0.2\tworse than the median of the batch at the same step",
 	},
-	"runtime":     {"runc\tthe usual one", "runsc\tgVisor, a kernel of its own"},
+	"runtime": {"runc\tthe usual one", "runsc\tgVisor, a kernel of its own"},
 }
 
 // flagWords are the values of flags that are no settings.
