@@ -33,9 +33,9 @@ type Progress struct {
 // redraw is how often the bar is drawn while nothing ends.
 const redraw = time.Second
 
-// Start begins to count: todo of all jobs are left; unit is their noun. Stop removes the bar. It may be
+// Start begins to count: todo of all jobs are left. Stop removes the bar. It may be
 // called again after Stop.
-func (p *Progress) Start(a *App, quiet bool, unit string, all, todo int) {
+func (p *Progress) Start(a *App, quiet bool, all, todo int) {
 	p.mu.Lock() // of an earlier bar, a tick may be left
 	defer p.mu.Unlock()
 	p.app, p.quiet, p.all, p.todo, p.ended = a, quiet, all, todo, all-todo
@@ -44,8 +44,7 @@ func (p *Progress) Start(a *App, quiet bool, unit string, all, todo int) {
 		return
 	}
 	p.bar = progressbar.NewOptions(todo,
-		progressbar.OptionSetWriter(a.Err), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-		progressbar.OptionSetItsString(unit), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
+		progressbar.OptionSetWriter(a.Err), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionSetWidth(20), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(true))
 	p.done = make(chan struct{})
 	go p.tick(p.done)

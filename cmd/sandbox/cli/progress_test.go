@@ -12,7 +12,7 @@ import (
 func TestProgress(t *testing.T) {
 	var stderr bytes.Buffer
 	p := Progress{More: func() string { return ", more" }}
-	p.Start(&App{Streams: Streams{Err: &stderr}}, false, "runs", 10, 5)
+	p.Start(&App{Streams: Streams{Err: &stderr}}, false, 10, 5)
 	p.Running(1)
 	require.Equal(t, "1 running, more · 0s", p.describe())
 	p.End("a")
@@ -30,7 +30,7 @@ func TestProgressAgain(t *testing.T) {
 	var p Progress
 	app := &App{Streams: Streams{Err: io.Discard}, ErrTerminal: true}
 	for range 3 {
-		p.Start(app, false, "scripts", 2, 2)
+		p.Start(app, false, 2, 2)
 		require.NotNil(t, p.bar)
 		p.End("a")
 		require.Equal(t, 1, p.ended)

@@ -23,7 +23,6 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -288,7 +287,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 					p.note(*known)
 				}
 			}
-			p.Start(a, s.Quiet, "scripts", runs, runs-left.Done)
+			p.Start(a, s.Quiet, runs, runs-left.Done)
 			served.Expect(runs - left.Done)
 		},
 		Running: p.Running, Events: served.Event,
@@ -445,7 +444,7 @@ func (p *progress) more() string {
 		shown += fmt.Sprintf(", %d in repair", p.repairing)
 	}
 	if p.best != nil {
-		shown += " · best " + text.Number(*p.best)
+		shown += fmt.Sprintf(" · best %.6g", *p.best) // as in the leaderboard: a line that is wider than the terminal is drawn again and again
 	}
 	return shown
 }

@@ -60,7 +60,7 @@ func TestProgressKeepsTheBest(t *testing.T) {
 	var stderr bytes.Buffer
 	var p progress
 	p.direction = evaluate.Minimize
-	p.Start(&cli.App{Streams: cli.Streams{Err: &stderr}}, false, "scripts", 10, 5)
+	p.Start(&cli.App{Streams: cli.Streams{Err: &stderr}}, false, 10, 5)
 	require.Empty(t, p.more())
 	p.ended(scored("a", 3, nil))
 	p.ended(scored("b\x1b[2J", 5, nil))
@@ -69,6 +69,9 @@ func TestProgressKeepsTheBest(t *testing.T) {
 	p.ended(scored("d", 1, graded(8)))
 	p.ended(scored("e", 1, nil))
 	p.Running(1)
+	p.best = new(0.1 + 0.11)
+	require.Equal(t, " · best 0.21", p.more())
+	p.best = new(8.0)
 	require.Equal(t, " · best 8", p.more())
 	p.Once("waiting: a")
 	p.Once("waiting: b")
@@ -111,7 +114,7 @@ func TestBatchWarnings(t *testing.T) {
 	var stderr bytes.Buffer
 	var p progress
 	p.direction = evaluate.Maximize
-	p.Start(&cli.App{Streams: cli.Streams{Err: &stderr}}, false, "scripts", 2, 2)
+	p.Start(&cli.App{Streams: cli.Streams{Err: &stderr}}, false, 2, 2)
 	warned := evaluated("w", func(e *evaluate.Result) {
 		e.Warnings = []string{"retry 1: the debugger failed:\nno " + strings.Repeat("x", 300), "b", "c"}
 	})

@@ -222,7 +222,7 @@ func carryOut(ctx context.Context, a *cli.App, progress *cli.Progress, quiet boo
 	served *cli.MetricsServer,
 ) (sweep.Report, error) {
 	served.Expect(plan.Len())
-	progress.Start(a, quiet, "runs", plan.Len(), plan.Len())
+	progress.Start(a, quiet, plan.Len(), plan.Len())
 	defer progress.Stop()
 	defer context.AfterFunc(ctx, func() {
 		progress.Say("%v: ending what runs; Ctrl-C ends it at once", context.Cause(ctx))
