@@ -312,7 +312,8 @@ func TestAgain(t *testing.T) {
 		` --memory 1GiB --cpus 1.5 --pids-limit 64 --disk 1GiB --output-limit 1MiB --gpus 2`+
 		` --env 'A=1 2' --input /data '/state/runs/x/program/a b.py' -- 'it'\''s'`, strings.ReplaceAll(againOf(whole).Command(), "  ", " "))
 	command := whole
-	command.Spec.Job.Script = ""
+	command.Spec.Job.Script, command.Spec.Job.OutputLimitBytes = "", 0
+	require.NotContains(t, againOf(command).Args, "--output-limit")
 	require.Equal(t, []string{"--", "python3", "/work/a b.py", "--", "it's"}, againOf(command).Args[len(againOf(command).Args)-5:])
 	for _, change := range []func(*spec.Spec){
 		func(p *spec.Spec) { p.Job.Command = nil }, func(p *spec.Spec) { p.Job.Trees = []spec.JobTree{{}} }, func(p *spec.Spec) { p.Job.Secrets = []string{"KEY"} },

@@ -65,7 +65,7 @@ func againOf(each record.Record) again {
 	}
 	args := []string{"run", "--detach"}
 	flag := func(name, value string) {
-		if value != "" && value != "0" {
+		if value != "" && value != "0" && value != "0B" { // what is not bounded has no flag
 			args = append(args, "--"+name, value)
 		}
 	}
