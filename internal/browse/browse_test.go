@@ -584,7 +584,7 @@ func TestPreviewsAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := httptest.NewRecorder()
-	s.browse.preview(func(http.ResponseWriter, *http.Request) { require.Fail(t, "is answered") })(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	s.browse.preview(func(http.ResponseWriter, *http.Request) { assert.Fail(t, "is answered") })(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	<-s.browse.previews
 	require.Contains(t, s.page("/runs/one/files/0"), "<pre")
 	require.Len(t, s.browse.previews, maxPreviews-1)
