@@ -303,20 +303,23 @@ func TestControl(t *testing.T) {
 
 func TestAgain(t *testing.T) {
 	whole := record.Record{Dir: "/state/runs/x", Spec: spec.Spec{
-		Class: spec.Class{Image: spec.Image{Reference: "debian"}, Cgroup: spec.Cgroup{MemoryBytes: 1 << 30, NanoCPUs: 1_500_000_000, PIDs: 64},
+		Class: spec.Class{Image: spec.Image{Reference: "debian"}, Runtime: "runsc", Cgroup: spec.Cgroup{MemoryBytes: 1 << 30, NanoCPUs: 1_500_000_000, PIDs: 64},
 			Binds: []spec.Bind{{Role: spec.RoleProgram, Target: "/work/a b.py"}}, GPUs: spec.GPURequest{Count: 2}},
 		Job: spec.Job{Name: "n", Labels: map[string]string{"exp": "a,b", "trial.id": "x"}, Command: []string{"python3", "/work/a b.py", "--", "it's"}, Script: "/home/a b.py",
-			Env: []string{"A=1 2"}, Input: "/data", TimeoutSeconds: 90, DiskBytes: 1 << 30},
+			Env: []string{"A=1 2"}, Input: "/data", TimeoutSeconds: 90, DiskBytes: 1 << 30, OutputLimitBytes: 1 << 20, StopWhen: []string{"metric.loss is nan"}},
 	}}
-	require.Equal(t, `sandbox run --detach --name n --label exp=a,b --image debian --timeout 90s --memory 1GiB --cpus 1.5 --pids-limit 64 --disk 1GiB --gpus 2`+
+	require.Equal(t, `sandbox run --detach --name n --label exp=a,b --image debian --runtime runsc --timeout 90s --stop-when 'metric.loss is nan'`+
+		` --memory 1GiB --cpus 1.5 --pids-limit 64 --disk 1GiB --output-limit 1MiB --gpus 2`+
 		` --env 'A=1 2' --input /data '/state/runs/x/program/a b.py' -- 'it'\''s'`, strings.ReplaceAll(againOf(whole).Command(), "  ", " "))
 	command := whole
-	command.Spec.Job.Script = ""
+	command.Spec.Job.Script, command.Spec.Job.OutputLimitBytes = "", 0
+	require.NotContains(t, againOf(command).Args, "--output-limit")
 	require.Equal(t, []string{"--", "python3", "/work/a b.py", "--", "it's"}, againOf(command).Args[len(againOf(command).Args)-5:])
 	for _, change := range []func(*spec.Spec){
 		func(p *spec.Spec) { p.Job.Command = nil }, func(p *spec.Spec) { p.Job.Trees = []spec.JobTree{{}} }, func(p *spec.Spec) { p.Job.Secrets = []string{"KEY"} },
 		func(p *spec.Spec) { p.Job.Egress = &spec.Egress{} }, func(p *spec.Spec) { p.Class.Binds = nil }, func(p *spec.Spec) { p.Job.Command = []string{"python3"} },
 		func(p *spec.Spec) { p.Class.Preload = &spec.Preload{} }, func(p *spec.Spec) { p.Job.Stdin = true }, func(p *spec.Spec) { p.Job.SoftTimeoutSeconds = 1 },
+		func(p *spec.Spec) { p.Job.NoFork = true },
 	} {
 		changed := whole
 		change(&changed.Spec)
@@ -557,6 +560,34 @@ func TestStreamsAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	<-s.browse.streams
 	require.NotEmpty(t, s.events("/live", 1))
+	// A request for the headers alone holds none.
+	resp, _ = s.do(http.MethodHead, "/live", "")
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Eventually(t, func() bool { return len(s.browse.streams) == maxStreams-1 }, 10*time.Second, 10*time.Millisecond)
+}
+
+// TestUsualPort: a browser leaves the port of HTTP out of its headers.
+func TestUsualPort(t *testing.T) {
+	for host, want := range map[string]string{"127.0.0.1:80": "127.0.0.1", "[::1]:80": "[::1]", "127.0.0.1:8080": "127.0.0.1:8080"} {
+		require.Equal(t, want, newGuard(host, token).host)
+	}
+	require.Equal(t, "evalbox-80", newGuard("127.0.0.1:80", token).cookie)
+}
+
+// TestPreviewsAreBounded: an output is in memory until its answer is written.
+func TestPreviewsAreBounded(t *testing.T) {
+	s := newSite(t, false)
+	s.add("one", recordtest.Run{Result: ended(0), Final: map[string]string{"a": "x"}})
+	for range maxPreviews {
+		s.browse.previews <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	s.browse.preview(func(http.ResponseWriter, *http.Request) { assert.Fail(t, "is answered") })(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	<-s.browse.previews
+	require.Contains(t, s.page("/runs/one/files/0"), "<pre")
+	require.Len(t, s.browse.previews, maxPreviews-1)
 }
 
 // TestHugeLog: a page has the end of a long log, and parts and matches of all of it.
@@ -637,10 +668,10 @@ func TestOutputsOutsideOfFinal(t *testing.T) {
 	each, err := s.store.Load("one")
 	require.NoError(t, err)
 	for _, path := range []string{"../result.json", "/etc/passwd", "up/result.json", "..", ".", ""} {
-		_, err := s.browse.readOutput(each, result.Output{Path: path, SizeBytes: 10})
+		_, err := readOutput(each, result.Output{Path: path, SizeBytes: 10})
 		require.Error(t, err, path)
 	}
-	_, err = s.browse.readOutput(each, result.Output{Path: "a", SizeBytes: maxPreview + 1})
+	_, err = readOutput(each, result.Output{Path: "a", SizeBytes: maxPreview + 1})
 	require.ErrorIs(t, err, errTooLong)
 }
 

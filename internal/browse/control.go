@@ -57,6 +57,7 @@ func againOf(each record.Record) again {
 		"input on stdin":                    job.Stdin,
 		"a volume as its input":             slices.ContainsFunc(class.Binds, func(b spec.Bind) bool { return b.Claim != nil }),
 		"a soft time limit":                 job.SoftTimeoutSeconds > 0,
+		"a ban on new processes":            job.NoFork,
 	} {
 		if there {
 			return again{Missing: missing}
@@ -64,7 +65,7 @@ func againOf(each record.Record) again {
 	}
 	args := []string{"run", "--detach"}
 	flag := func(name, value string) {
-		if value != "" && value != "0" {
+		if value != "" && value != "0" && value != "0B" { // what is not bounded has no flag
 			args = append(args, "--"+name, value)
 		}
 	}
@@ -75,11 +76,16 @@ func againOf(each record.Record) again {
 		}
 	}
 	flag("image", class.Image.Reference)
+	flag("runtime", class.Runtime)
 	flag("timeout", strconv.FormatFloat(job.TimeoutSeconds, 'g', -1, 64)+"s")
+	for _, rule := range job.StopWhen {
+		flag("stop-when", rule)
+	}
 	flag("memory", policy.Size(class.Cgroup.MemoryBytes).String())
 	flag("cpus", strconv.FormatFloat(float64(class.Cgroup.NanoCPUs)/1e9, 'g', -1, 64))
 	flag("pids-limit", strconv.FormatInt(class.Cgroup.PIDs, 10))
 	flag("disk", policy.Size(job.DiskBytes).String())
+	flag("output-limit", policy.Size(job.OutputLimitBytes).String())
 	if gpus := class.GPUs; gpus.All {
 		flag("gpus", "all")
 	} else if gpus.Count > 0 {

@@ -27,6 +27,8 @@ func newGuard(host, token string) guard {
 	_, _ = rand.Read(key) // never fails
 	// Cookies do not know ports: the name keeps two servers of one machine apart.
 	_, port, _ := net.SplitHostPort(host)
+	// A browser leaves the usual port out of Host and Origin.
+	host = strings.TrimSuffix(host, ":80")
 	return guard{host: host, token: sha256.Sum256([]byte(token)), key: key, cookie: "evalbox-" + port}
 }
 

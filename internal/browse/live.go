@@ -30,6 +30,10 @@ const (
 // stream sends updates until the browser goes, or the server ends, or look says that nothing more
 // will change. What did not change since it was last sent is left out.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func() (updates []update, last bool)) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return // it would be sent nothing, without end
+	}
 	select {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
@@ -39,7 +43,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, look func() (upd
 		return
 	}
 	control := http.NewResponseController(w)
-	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(text string) bool {
 		_ = control.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder of a test has none
 		_, err := w.Write([]byte(text))

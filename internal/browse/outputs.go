@@ -73,12 +73,10 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request) (each record.Rec
 }
 
 // readOutput reads an output. It follows no link, and returns nothing but what the run left.
-func (s *Server) readOutput(each record.Record, out result.Output) ([]byte, error) {
+func readOutput(each record.Record, out result.Output) ([]byte, error) {
 	if out.SizeBytes > maxPreview {
 		return nil, errTooLong
 	}
-	s.previews <- struct{}{}
-	defer func() { <-s.previews }()
 	dir := each.Spec.Job.Final
 	if dir == "" {
 		dir = filepath.Join(each.Dir, record.OwnFinal)
@@ -110,13 +108,25 @@ func (s *Server) readOutput(each record.Record, out result.Output) ([]byte, erro
 	return content, nil
 }
 
+// preview bounds the requests that hold an output in memory.
+func (s *Server) preview(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case s.previews <- struct{}{}:
+			defer func() { <-s.previews }()
+			handle(w, r)
+		case <-r.Context().Done():
+		}
+	}
+}
+
 func (s *Server) filePage(w http.ResponseWriter, r *http.Request) {
 	each, n, ok := s.output(w, r)
 	if !ok {
 		return
 	}
 	v := fileView{Output: each.Result.Outputs[n], Run: each.ID, N: n}
-	content, err := s.readOutput(each, v.Output)
+	content, err := readOutput(each, v.Output)
 	switch {
 	case err != nil:
 		v.Problem = fsx.Cause(err).Error()
@@ -179,7 +189,7 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	content, err := s.readOutput(each, each.Result.Outputs[n])
+	content, err := readOutput(each, each.Result.Outputs[n])
 	kind := pictureOf(content)
 	if err != nil || kind == "" {
 		s.missing(w, r, "The output is not a picture that is shown here.")
