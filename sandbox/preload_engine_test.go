@@ -82,7 +82,7 @@ func readPreloadCase(t *testing.T, file txtar.File, input string) preloadCase {
 }
 
 // volatileFields differ between two runs of one program.
-var volatileFields = []string{"id", "started_at", "finished_at", "duration_seconds", "setup_seconds", "teardown_seconds", "resources", "preload", "deadline"}
+var volatileFields = []string{"id", "started_at", "finished_at", "duration_seconds", "setup_seconds", "teardown_seconds", "resources", "metrics", "preload", "deadline"}
 
 var (
 	hexAddress = regexp.MustCompile(`0x[0-9a-f]{6,}`)

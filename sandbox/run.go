@@ -84,7 +84,10 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (_ *res
 	defer func() { steps.end(err) }()
 	steps.begin(StepPlan)
 	plan, err := r.plan(ctx, req) // 1 plan, 2 image
-	if err = errors.Join(err, checkPeers(req.StopWhen, o.hooks.Peers)); err != nil {
+	if err == nil {
+		err = checkPeers(req.StopWhen, o.hooks.Peers)
+	}
+	if err != nil {
 		return nil, err
 	}
 	steps.begin(StepLease)

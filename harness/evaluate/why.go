@@ -20,10 +20,8 @@ func (r Result) why() string {
 		return text.Brief(strings.TrimPrefix(r.Failure, "not started: "))
 	case r.ErrorReason == ErrorReasonRejected:
 		return text.Brief(strings.TrimPrefix(r.ErrorSummary, refusedPrefix))
-	case r.Run != nil && r.Run.Status == result.StatusStoppedByRule:
-		return text.Brief(factsOfRule(r.Run.Explanation))
 	case r.Run != nil && r.Run.Status != result.StatusExited:
-		return text.Brief(r.Run.Explanation)
+		return text.Brief(r.Run.why())
 	case r.IsError && r.ErrorTraceback != nil:
 		return lastLine(*r.ErrorTraceback)
 	case r.IsError && r.ErrorSummary != "":
@@ -48,13 +46,14 @@ func (r Result) why() string {
 	return ""
 }
 
-// factsOfRule is what follows the rule in the explanation of a run that a stop rule ended: the status
-// says the rest.
-func factsOfRule(explanation string) string {
-	if _, facts, ok := strings.Cut(explanation, "\": "); ok {
+// why is the explanation; of a run that a stop rule ended only the facts behind the rule, because the
+// status says the rest.
+func (f RunFacts) why() string {
+	_, facts, ok := strings.Cut(f.Explanation, "\": ")
+	if f.Status == result.StatusStoppedByRule && ok {
 		return facts
 	}
-	return explanation
+	return f.Explanation
 }
 
 // lastLine is the last line of a text that is not blank, bounded.

@@ -94,5 +94,5 @@ func static(w http.ResponseWriter, r *http.Request) {
 		content = append(content, plot.CSS...)
 	}
 	w.Header().Set("Content-Type", kind)
-	_, _ = w.Write(content) //nolint:gosec // a file of this program
+	_, _ = w.Write(content)
 }
