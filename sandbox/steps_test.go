@@ -11,14 +11,14 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
-// told is a tracer that notes the steps that began and ended.
-type told struct {
+// noted is a tracer that notes the steps that began and ended.
+type noted struct {
 	mu   sync.Mutex
 	said []string
 	errs map[string]error
 }
 
-func (n *told) trace(step Step) func(error) {
+func (n *noted) trace(step Step) func(error) {
 	n.say("+" + step.String())
 	return func(err error) {
 		n.say("-" + step.String())
@@ -33,7 +33,7 @@ func (n *told) trace(step Step) func(error) {
 	}
 }
 
-func (n *told) say(what string) {
+func (n *noted) say(what string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.said = append(n.said, what)
@@ -42,7 +42,7 @@ func (n *told) say(what string) {
 func TestRunReportsItsTenSteps(t *testing.T) {
 	fake := enginetest.NewFake(func(*enginetest.Program) int { return 3 })
 	r := newFakeRunner(t, fake)
-	var n told
+	var n noted
 	_, err := r.Run(WithTracer(t.Context(), n.trace), command("true"))
 	require.NoError(t, err)
 	require.Equal(t, []string{
@@ -59,7 +59,7 @@ func TestEndIsAStepOfAStoppedRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	fake := enginetest.NewFake(endsOnTerm)
-	var n told
+	var n noted
 	_, err := newFakeRunner(t, fake).Run(WithTracer(ctx, n.trace), command("true"), Hooks{Running: cancel})
 	require.NoError(t, err)
 	require.Equal(t, []string{"+stream", "-stream", "+end", "-end"}, n.said[12:16])
@@ -72,14 +72,14 @@ func TestStepsOfARunThatFails(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	fake.Fail.Prepare = refused
 	r := newFakeRunner(t, fake)
-	var n told
+	var n noted
 	_, err := r.Run(WithTracer(t.Context(), n.trace), command("true"))
 	require.ErrorIs(t, err, refused)
 	require.Equal(t, []string{"+prepare", "-prepare", "+remove", "-remove"}, n.said[8:])
 	require.Len(t, n.errs, 1)
 	require.ErrorIs(t, n.errs["prepare"], refused)
 
-	n = told{}
+	n = noted{}
 	_, err = r.Run(WithTracer(t.Context(), n.trace), Request{ID: "../r", Image: "debian", Command: []string{"true"}})
 	require.Error(t, err)
 	require.Equal(t, []string{"+plan", "-plan"}, []string{n.said[0], n.said[len(n.said)-1]})
@@ -87,7 +87,7 @@ func TestStepsOfARunThatFails(t *testing.T) {
 }
 
 func TestTracersNest(t *testing.T) {
-	var n told
+	var n noted
 	ctx := WithTracer(WithTracer(t.Context(), n.trace), func(step Step) func(error) {
 		n.say("second " + step.String())
 		return func(error) { n.say("second ended") }

@@ -395,7 +395,7 @@ func mustRead(t *testing.T, path string) []Result {
 	return report.Results
 }
 
-// TestHalveSeeds: a script is one arm with all its seeds, and a cache tells resources apart.
+// TestHalveSeeds: a script is one arm with all its seeds, and a cache distinguishes resources.
 func TestHalveSeeds(t *testing.T) {
 	var mu sync.Mutex
 	runner := recording(t, func(run fakeRun) fakeEnd {

@@ -27,7 +27,7 @@ type Options struct {
 	GPUs func(context.Context) (gpu.Listing, error)
 	// Host is the address that requests must name, such as "127.0.0.1:8765".
 	Host string
-	// Token is the secret of the URL: whoever has it may read everything here.
+	// Token is the secret of the URL: anyone who has it may read everything here.
 	Token string
 	// Since reads the time of a filter, such as "1h" or "2026-01-02".
 	Since func(text string) (time.Time, error)

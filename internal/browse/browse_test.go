@@ -151,7 +151,7 @@ func (s *site) get(path string, headers ...string) (answer, string) {
 	return s.do(http.MethodGet, path, "", headers...)
 }
 
-// page is a page that is there.
+// page is a page that exists.
 func (s *site) page(path string) string {
 	s.Helper()
 	resp, body := s.get(path)
@@ -395,7 +395,7 @@ var (
 		"datetime download alt d x x1 x2 y y1 y2 cx cy r width height viewbox viewBox transform text-anchor aria-hidden points fill dy dx preserveAspectRatio fill-opacity")
 )
 
-// harmless fails unless a page has only elements and attributes of ours, and shows every text of an
+// harmless fails unless a page has only known elements and attributes, and shows every text of an
 // attack as text.
 func harmless(t *testing.T, path, page string) {
 	t.Helper()

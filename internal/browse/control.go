@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -25,20 +26,9 @@ type again struct {
 func (a again) Command() string {
 	words := []string{"sandbox"}
 	for _, arg := range a.Args {
-		words = append(words, quoted(arg))
+		words = append(words, text.ShellWord(arg))
 	}
 	return strings.Join(words, " ")
-}
-
-// quoted is a word for a shell.
-func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // againOf makes the command line of a run from its record. It runs the copy of the script, which is

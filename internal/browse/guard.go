@@ -19,7 +19,7 @@ type guard struct {
 	cookie string
 }
 
-// csrfField is the name of the form value that proves that a form is one of ours.
+// csrfField is the name of the form value that proves that a form was made by this page.
 const csrfField = "csrf"
 
 func newGuard(host, token string) guard {

@@ -93,3 +93,14 @@ const Most = 200
 
 // Brief returns the beginning of a text, on one line.
 func Brief(text string) string { return Fit(OneLine(text), Most) }
+
+// ShellWord is a text as one word of a shell.
+func ShellWord(text string) string {
+	plain := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_./=:,+@%", r)
+	}
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

@@ -46,7 +46,7 @@ with the filters of 'sandbox ls', a page for each run with its log, metrics and
 files, the difference of two runs, leaderboards, GPUs and the queue.
 
 The command prints a URL. It is for this machine and this user only: the URL has
-a random token, and whoever has the token can read every output. The page reads
+a random token, and anyone who has the token can read every output. The page reads
 the records and the log of trials, and changes nothing without --control.
 
 Ctrl-C and SIGTERM end it.`,
@@ -64,7 +64,7 @@ Ctrl-C and SIGTERM end it.`,
 	return cmd
 }
 
-// serve answers until ctx ends, which is no error.
+// serve answers until ctx ends, which is not an error.
 func serve(ctx context.Context, a *cli.App, s settings.Settings, address string, control bool) error {
 	store, err := s.Store()
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -330,21 +331,10 @@ func (a *App) RepeatFlags(hint string) string {
 	engine := a.givenFlags("context", "host")
 	all := a.givenFlags("engine") + engine + a.givenFlags("state_dir", "catalog", "lock")
 	if a.ConfigFile != "" {
-		all += " --config " + ShellWord(a.ConfigFile)
+		all += " --config " + text.ShellWord(a.ConfigFile)
 	}
 	hint = ourCommand().ReplaceAllString(hint, "sandbox"+literal(all)+" $1")
 	return dockerCommand().ReplaceAllString(hint, "docker"+literal(engine)+" $1")
-}
-
-// ShellWord is text as one word of a shell.
-func ShellWord(text string) string {
-	plain := func(r rune) bool {
-		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_./=:,+@%", r)
-	}
-	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // literal is text in a replacement of a regular expression.
@@ -352,14 +342,14 @@ func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
 // givenFlags are those of the settings that were given as flags, without passwords.
 func (a *App) givenFlags(names ...string) string {
-	text := ""
+	flags := ""
 	for _, name := range names {
 		if v := a.Given[name]; v.Text != "" {
 			if u, err := url.Parse(v.Text); name == "host" && err == nil {
 				v.Text = u.Redacted()
 			}
-			text += " " + v.Name + " " + ShellWord(v.Text)
+			flags += " " + v.Name + " " + text.ShellWord(v.Text)
 		}
 	}
-	return text
+	return flags
 }

@@ -91,7 +91,7 @@ func Adapters(s settings.Settings, refresh bool) (*adapter.Registry, error) {
 	}
 	adapters, err := adapter.Open(s.Adapters, configs.Adapters(), adapter.OpenCache(filepath.Join(stateDir, "adapters"), refresh))
 	if err != nil {
-		return nil, cli.WithHint(err, "check them with: sandbox adapter validate "+cli.ShellWord(s.Adapters))
+		return nil, cli.WithHint(err, "check them with: sandbox adapter validate "+text.ShellWord(s.Adapters))
 	}
 	return adapters, nil
 }
@@ -370,17 +370,17 @@ func approve(ctx context.Context, a *cli.App, s settings.Settings, f approveFlag
 	if err != nil {
 		return err
 	}
-	text, err := readDocument(ctx, a, file)
+	document, err := readDocument(ctx, a, file)
 	if err != nil {
 		return err
 	}
-	x := rules.Examine(text)
+	x := rules.Examine(document)
 	needs := x.Effective.Needs
 	if len(x.Violations) > 0 {
 		return cli.WithHint(errors.New(strings.Join(render.Violations(sourceName(file), x.Violations), "\n")), "a contract must be valid before it can be approved")
 	}
 	if len(needs) == 0 {
-		return cli.WithHint(fmt.Errorf("%s: needs no approval", file), "carry it out with: sandbox exec "+cli.ShellWord(file))
+		return cli.WithHint(fmt.Errorf("%s: needs no approval", file), "carry it out with: sandbox exec "+text.ShellWord(file))
 	}
 	if f.root == "" {
 		if f.root, err = rootOf(file); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -282,7 +283,7 @@ func outcomeLines(a *cli.App, o contract.Outcome, f execFlags, root string) (lin
 	}
 	for _, hint := range contract.Hints(render.InOrder(o.Violations), root) {
 		if o.AdapterID != "" {
-			hint = strings.ReplaceAll(hint, "adapter show ID", "adapter show "+cli.ShellWord(o.AdapterID))
+			hint = strings.ReplaceAll(hint, "adapter show ID", "adapter show "+text.ShellWord(o.AdapterID))
 		}
 		lines = append(lines, "hint: "+terminal.Line(a.RepeatFlags(hint)))
 	}

@@ -278,7 +278,7 @@ func printProblems(a *cli.App, dir string, report gate.VerifyReport) error {
 		lines = append(lines, "problem: "+render.Problem(problem))
 	}
 	if report.Unsigned {
-		a.Say("hint: sign it with: sandbox gate sign %s --key KEY", cli.ShellWord(dir))
+		a.Say("hint: sign it with: sandbox gate sign %s --key KEY", text.ShellWord(dir))
 	}
 	if !report.Unsigned || len(lines) > 1 {
 		a.Say("hint: %s", evidence.ReasonTampered.Hint())

@@ -278,7 +278,7 @@ func (l loader) gate(dir string) (report.Document, error) {
 	} {
 		err := evidence.Read(root, file.name, evidence.MaxDocument, file.into)
 		if err != nil && (file.must || !errors.Is(err, fs.ErrNotExist)) {
-			return report.Document{}, cli.WithHint(fmt.Errorf("gate directory %q: %w", dir, err), "see what is wrong with it with: sandbox gate verify "+cli.ShellWord(dir))
+			return report.Document{}, cli.WithHint(fmt.Errorf("gate directory %q: %w", dir, err), "see what is wrong with it with: sandbox gate verify "+text.ShellWord(dir))
 		}
 	}
 	g.Files, g.Signed = files.Files, isFile(filepath.Join(dir, evidence.AttestationFile))

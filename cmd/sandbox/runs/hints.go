@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
@@ -96,7 +95,7 @@ func moduleHint(module string, req sandbox.Request, s surroundings) string {
 			return name + " is beside the script, and only the script is copied: add --mount " + mountOf(found, name)
 		}
 		if s.inInput(name) {
-			return name + " is in ./input, where Python does not look for modules: add --alias " + cli.ShellWord(name+"=input/"+name)
+			return name + " is in ./input, where Python does not look for modules: add --alias " + text.ShellWord(name+"=input/"+name)
 		}
 	}
 	packages := packagesOf(top)
@@ -107,7 +106,7 @@ func moduleHint(module string, req sandbox.Request, s surroundings) string {
 }
 
 // mountOf is the value of --mount that shows a host path in the working directory.
-func mountOf(found, name string) string { return cli.ShellWord(found + ":" + name) }
+func mountOf(found, name string) string { return text.ShellWord(found + ":" + name) }
 
 // fileHint explains a file that was not found, if there is one of its name.
 func fileHint(name string, req sandbox.Request, s surroundings) string {
@@ -117,12 +116,12 @@ func fileHint(name string, req sandbox.Request, s surroundings) string {
 	}
 	shown := text.Short(local, 100)
 	if s.inInput(local) {
-		return shown + " is in ./input: open input/" + shown + ", or add --alias " + cli.ShellWord(local+"=input/"+local)
+		return shown + " is in ./input: open input/" + shown + ", or add --alias " + text.ShellWord(local+"=input/"+local)
 	}
 	if found, ok := s.beside(local); ok && req.Script != "" {
 		if inside, ok := strings.CutPrefix(local, "input/"); ok && req.Input == "" {
 			dir := strings.TrimSuffix(strings.TrimSuffix(found, inside), "/")
-			return "this run has no input directory: add --input " + cli.ShellWord(dir)
+			return "this run has no input directory: add --input " + text.ShellWord(dir)
 		}
 		return shown + " is beside the script, and only the script is copied: add --mount " + mountOf(found, local) + ", or give the directory with --input and open input/" + shown
 	}

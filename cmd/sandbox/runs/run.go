@@ -15,6 +15,7 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -275,7 +276,7 @@ func noScriptHint(args []string) string {
 	}
 	quoted := make([]string, len(args))
 	for i, arg := range args {
-		quoted[i] = cli.ShellWord(arg)
+		quoted[i] = text.ShellWord(arg)
 	}
 	return "to run a command of the image: sandbox run -- " + strings.Join(quoted, " ")
 }
