@@ -88,11 +88,11 @@ func NewHelp(a *App) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
-			all, err := topics()
-			if err != nil {
-				return err
-			}
 			if len(args) == 0 {
+				all, err := topics()
+				if err != nil {
+					return err
+				}
 				if err := root.Help(); err != nil {
 					return err
 				}
@@ -101,7 +101,7 @@ func NewHelp(a *App) *cobra.Command {
 			if found, rest, err := root.Find(args); err == nil && len(rest) == 0 {
 				return found.Help()
 			}
-			text, err := topicText(root, all, strings.Join(args, " "), a.width())
+			text, err := topicText(root, strings.Join(args, " "), a.width())
 			if err != nil {
 				return err
 			}
@@ -111,7 +111,11 @@ func NewHelp(a *App) *cobra.Command {
 }
 
 // topicText is the text of the topic of this name.
-func topicText(root *cobra.Command, all []topic, name string, width int) (string, error) {
+func topicText(root *cobra.Command, name string, width int) (string, error) {
+	all, err := topics()
+	if err != nil {
+		return "", err
+	}
 	known := []string{flagsTopic, topicsTopic}
 	for _, t := range all {
 		if t.name == name {
