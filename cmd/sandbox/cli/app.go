@@ -49,6 +49,8 @@ type App struct {
 	Command string
 	// FieldHints are the hints of the command for fields that break a rule.
 	FieldHints map[string]string
+	// JSONLines says that stdout has a line of JSON for each part of the answer.
+	JSONLines bool
 	// Events are those of the run.
 	Events Events
 	// Code is the exit code of a command that did its work.

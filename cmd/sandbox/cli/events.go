@@ -20,6 +20,9 @@ const maxEventOutput = 16 << 10
 type Events struct {
 	// On says that events are asked for.
 	On bool
+	// Summary is the line about the run for people, and Final the directory of its outputs. They
+	// are known when it has ended.
+	Summary, Final string
 
 	mu      sync.Mutex
 	out     io.Writer
@@ -31,18 +34,21 @@ type Events struct {
 
 // event is one line. docs/events.md describes it.
 type event struct {
-	Schema string          `json:"schema"`
-	Event  string          `json:"event"`
-	At     time.Time       `json:"at"`
-	RunID  string          `json:"run_id,omitempty"`
-	Why    string          `json:"why,omitempty"`
-	Stream string          `json:"stream,omitempty"`
-	Text   string          `json:"text,omitempty"`
-	Base64 []byte          `json:"base64,omitempty"`
-	Code   *int            `json:"code,omitempty"`
-	Error  string          `json:"error,omitempty"`
-	Hints  []string        `json:"hints,omitempty"`
-	Result json.RawMessage `json:"result,omitempty"`
+	Schema string    `json:"schema"`
+	Event  string    `json:"event"`
+	At     time.Time `json:"at"`
+	RunID  string    `json:"run_id,omitempty"`
+	Why    string    `json:"why,omitempty"`
+	Stream string    `json:"stream,omitempty"`
+	Text   string    `json:"text,omitempty"`
+	Base64 []byte    `json:"base64,omitempty"`
+	Code   *int      `json:"code,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	Hints  []string  `json:"hints,omitempty"`
+	// Summary and Final are those of [Events].
+	Summary string          `json:"summary,omitempty"`
+	Final   string          `json:"final,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
 }
 
 // Follow prints the events of the run of a session with this ID, empty if it is not known yet.
@@ -113,7 +119,7 @@ func (e *Events) ended(code int, value any) error {
 	if err != nil {
 		return err
 	}
-	return resultLost(e.end(event{Event: "ended", Code: &code, Result: text}))
+	return resultLost(e.end(event{Event: "ended", Code: &code, Summary: e.Summary, Final: e.Final, Result: text}))
 }
 
 // failed prints our failure as the last event, if there is none.

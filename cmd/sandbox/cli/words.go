@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -160,6 +161,9 @@ const errorSchema = "evalbox/error/v1"
 // wantsJSON reports whether a command line asks for JSON. After a flag that cannot be read the
 // rest of the line was not read, so its words count.
 func (a *App) wantsJSON(err error, args []string) bool {
+	if a.JSONLines {
+		return true
+	}
 	if flag, ok := a.Given["json"]; ok {
 		return flag.Text != "false"
 	}
@@ -169,7 +173,8 @@ func (a *App) wantsJSON(err error, args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
-	return slices.Contains(args, "--json")
+	a.JSONLines = slices.Contains(args, "--json-lines")
+	return a.JSONLines || slices.Contains(args, "--json")
 }
 
 // reportJSON prints an error as a document, if the command has printed none.
@@ -182,9 +187,13 @@ func (a *App) reportJSON(err error) {
 	for i := range hints {
 		hints[i] = a.RepeatFlags(hints[i])
 	}
-	document := errorDocument{Schema: errorSchema, Problems: problems, Hints: slices.Concat([]string{}, hints), Code: a.Code}
+	document := errorDocument{Schema: errorSchema, Problems: problems, Hints: append([]string{}, hints...), Code: a.Code}
 	if len(problems) > 0 {
 		document.Error = problems[0]
+	}
+	if a.JSONLines {
+		_ = json.NewEncoder(a.Out).Encode(document)
+		return
 	}
 	_ = a.PrintJSON(document) // stderr has the error too
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,7 +73,8 @@ round that is done is not run again. The time limit is that of each run.
 A list has one object per line: {"script": "svm.py", "name": "svm", "seed": 1}.
 Only script is required; a relative one is relative to the list.
 
---json prints one evaluation per line, in the order of the scripts.
+--json prints one evaluation per line, in the order of the scripts. --json-lines prints
+each when its script has ended, those that the results file has first.
 
 Ctrl-C asks what runs to end, and keeps what it did as not conclusive; twice ends
 it at once. When --budget is used up, what runs is ended in the same way. With
@@ -107,6 +109,7 @@ failed or refused; 130 when interrupted; 2 for wrong usage.`,
 	flags.StringVar(&f.halvingText, "halving", "", "run all scripts with a small resource, and the best again with more: `MIN:MAX[:ETA]`, such as 1:27:3")
 	f.register(cmd, "`N` runs of each script; needs --seeds, with one for each")
 	a.SettingFlags(cmd, append(slices.Clone(cli.RequestKeys), "json", "quiet")...)
+	flags.BoolVar(&a.JSONLines, "json-lines", false, "print each evaluation as a line of JSON when its script has ended, and nothing else on stdout")
 	cmd.SetUsageFunc(cli.GroupedUsage)
 	cli.OldNames(cmd, map[string]string{"workspace": "output"})
 	cli.Choices(cmd, "rerun", "failed\tscripts that did not end well", "timed_out\tscripts that the time limit ended", "inconclusive\tscripts without a conclusive result, which always run again", "all\tall scripts")
@@ -126,6 +129,8 @@ func (f *batchFlags) check(cmd *cobra.Command, args []string) error {
 		cli.Wrong(len(args) > 0 && f.from != "", "give scripts or --from, not both"),
 		cli.Wrong(len(args) == 0 && f.from == "", "there is nothing to run: give scripts or --from"),
 		cli.Apart("fail-fast", "max-failures"),
+		cli.Apart("json", "json-lines"),
+		cli.Apart("dry-run", "json-lines"),
 		cli.Apart("dry-run", "metrics-listen"),
 		cli.NotEmpty("", "metrics-listen"),
 		cli.Apart("halving", "debug-cmd"),
@@ -225,6 +230,7 @@ func (f batchFlags) again(a *cli.App, entries []evaluate.Entry) (func(evaluate.R
 
 func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, args []string) error {
 	a.FieldHints = fieldHints
+	s.JSON = s.JSON || a.JSONLines
 	task, taskErr := f.loadTask()
 	listed, listErr := f.listScripts(ctx, args)
 	entries, err := evaluate.Entries(listed, f.seeds, f.output)
@@ -254,6 +260,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 		return err
 	}
 	var p progress
+	lines := jsonLines{out: a.Out}
 	runs := len(entries) // of a round, if there are rounds
 	opts.Request.GPUWait = cli.GPUWait(s, f.parallel, s.Timeout())
 	if f.parallel > 1 { // one at a time waits as a single run does
@@ -285,13 +292,21 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 			for _, known := range left.Known {
 				if known != nil {
 					p.note(*known)
+					if a.JSONLines {
+						lines.print(known.Bounded())
+					}
 				}
 			}
 			p.Start(a, s.Quiet, runs, runs-left.Done)
 			served.Expect(runs - left.Done)
 		},
 		Running: p.Running, Events: served.Event,
-		Ended:  p.ended,
+		Ended: func(e evaluate.Result) {
+			p.ended(e)
+			if a.JSONLines {
+				lines.print(e.Bounded())
+			}
+		},
 		Ending: func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
 	}
 	if f.dryRun {
@@ -306,7 +321,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 	if report.Results == nil {
 		return ended
 	}
-	err = reportBatch(a, report.BatchReport, ended, f, s, task, p.debugFailures.Load())
+	err = reportBatch(a, report.BatchReport, ended, f, s, task, p.debugFailures.Load(), &lines)
 	if len(report.Rounds) > 0 && !s.Quiet {
 		a.Say("%s", render.Halving(report))
 	}
@@ -355,19 +370,16 @@ func (f batchFlags) rounds(entries []evaluate.Entry) []evaluate.Round {
 
 // reportBatch shows the results of a batch and sets the exit code. ended is the reason of an
 // early end; nil if there was none.
-func reportBatch(a *cli.App, report evaluate.BatchReport, ended error, f batchFlags, s settings.Settings, task evaluate.TaskDescription, debugFailures int64) error {
+func reportBatch(a *cli.App, report evaluate.BatchReport, ended error, f batchFlags, s settings.Settings, task evaluate.TaskDescription, debugFailures int64, lines *jsonLines) error {
 	sum := render.BatchSum(report.Results)
 	a.Code = batchCode(ended, sum.NotStarted+sum.Inconclusive)
 	var err error
 	switch {
 	case s.JSON:
-		encoder := json.NewEncoder(a.Out)
-		encoder.SetEscapeHTML(false)
 		for _, r := range report.Complete(ended) {
-			if err = cli.ReaderGone(encoder.Encode(r)); err != nil {
-				break
-			}
+			lines.print(r)
 		}
+		err = cli.ReaderGone(lines.err)
 	case !s.Quiet:
 		err = printBatch(a, report.Complete(ended), task, f.repeat > 1)
 	}
@@ -375,6 +387,32 @@ func reportBatch(a *cli.App, report evaluate.BatchReport, ended error, f batchFl
 		a.Say("%s", sum.Text(f.results, debugFailures))
 	}
 	return errors.Join(err, errors.Join(report.Errors...), ended)
+}
+
+// jsonLines prints evaluations, each on a line and once. A reader that goes away does not harm
+// the batch.
+type jsonLines struct {
+	out     io.Writer
+	printed map[string]bool
+	err     error
+}
+
+func (l *jsonLines) print(r evaluate.Result) {
+	seed := int64(-1)
+	if r.Seed != nil {
+		seed = int64(*r.Seed)
+	}
+	key := fmt.Sprintf("%s %d %d %d", r.Name, seed, r.Repetition, r.Resource)
+	if l.err != nil || l.printed[key] {
+		return
+	}
+	if l.printed == nil {
+		l.printed = map[string]bool{}
+	}
+	l.printed[key] = true
+	encoder := json.NewEncoder(l.out)
+	encoder.SetEscapeHTML(false)
+	l.err = encoder.Encode(r)
 }
 
 // batchCode is the exit code of a batch that has no result of some scripts.

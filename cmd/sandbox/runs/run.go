@@ -158,8 +158,15 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 	if s.PoolSize > 0 && res.Pool == nil { // nobody kept one when it started
 		defer ensurePool(ctx, a, x.Runner)
 	}
+	final := finalOf(x.Box.Store(), req.Final, res.ID)
+	if a.Events.On {
+		a.Events.Summary = res.Summary(terminal.Line(final), nil)
+		if a.Events.Final, err = filepath.Abs(final); final == "" || err != nil {
+			a.Events.Final = "" // the record is gone
+		}
+	}
 	return x.Finish(a.Code, res, runErr, func() []string {
-		lines := render.Run(res, req, finalOf(x.Box.Store(), req.Final, res.ID), a.Palette())
+		lines := render.Run(res, req, final, a.Palette())
 		if f.noSummary {
 			lines = lines[:len(lines)-1]
 		} else {

@@ -1,0 +1,230 @@
+"""The functions of `evalbox` as coroutines. Cancelling a task ends its program, and waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Deque, Generic, Mapping, Optional, Sequence, Type, Union
+
+from . import _calls
+from ._calls import Call, Duration, E, OnOutput, T, executable, not_found
+from ._errors import SandboxError
+from ._model import Result
+from ._sync import CHUNK, SIGNALS, named
+from ._workspace import READ_LIMIT, Files
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+
+__all__ = ["Run", "Workspace", "batch", "evaluate", "exec_contract", "rank", "run", "start"]
+
+
+class Run(Generic[E, T]):
+    """A command that runs, for `async with` and `async for`. See `evalbox.Run`."""
+
+    def __init__(self, call: Call[E, T]) -> None:
+        self._call, self._reader = call, call.reader()
+        self._pending: Deque[E] = deque()
+        self._process: Optional[asyncio.subprocess.Process] = None
+        self._stderr: Optional[asyncio.Task[None]] = None
+        self._over = False
+
+    async def __aenter__(self) -> Run[E, T]:
+        await self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Run[E, T]:
+        return self
+
+    async def __anext__(self) -> E:
+        try:
+            while not self._pending:
+                piece = await self._read()
+                if piece is None:
+                    self._finish()
+                    raise StopAsyncIteration
+                self._pending.extend(self._reader.feed(piece))
+            event = self._pending.popleft()
+            self._call.output(event)
+            return event
+        except StopAsyncIteration:
+            raise
+        except BaseException:
+            await self.close()
+            raise
+
+    async def result(self) -> T:
+        """Waits for the end, and returns the answer of the command."""
+        async for _ in self:
+            pass
+        return self._finish()
+
+    def stop(self) -> None:
+        """Asks the program to end. What it did is kept: see `result`. The second time it ends at once."""
+        self._signal(signal.SIGTERM)
+
+    async def close(self) -> None:
+        """Ends the command if it still runs, and waits for its end, also if the task is cancelled again."""
+        if self._over or self._process is None:
+            return
+        ending = asyncio.ensure_future(self._drain())
+        cancelled: Optional[asyncio.CancelledError] = None
+        for number in SIGNALS:
+            if not ending.done():
+                self._signal(number)
+                try:
+                    await asyncio.shield(ending)
+                except asyncio.CancelledError as error:
+                    cancelled = error
+        if cancelled:
+            raise cancelled
+
+    async def _begin(self) -> asyncio.subprocess.Process:
+        if self._process is not None:
+            return self._process
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(self._call.stdin or b"")
+            stdin.seek(0)
+            pipe = asyncio.subprocess.PIPE
+            begun = asyncio.ensure_future(
+                asyncio.create_subprocess_exec(
+                    executable(), *self._call.argv, stdin=stdin, stdout=pipe, stderr=pipe, start_new_session=True
+                )
+            )
+            try:
+                self._process = await asyncio.shield(begun)
+            except asyncio.CancelledError:
+                self._process = await begun
+                await self.close()
+                raise
+            except FileNotFoundError:
+                raise not_found() from None
+            except OSError as error:
+                raise SandboxError(f"the command {executable()!r} cannot be started: {error.strerror}") from error
+        return self._process
+
+    async def _read(self) -> Optional[bytes]:
+        """The next piece of stdout; None once the command has ended."""
+        if self._over:
+            return None
+        process = await self._begin()
+        if self._stderr is None:
+            self._stderr = asyncio.ensure_future(self._read_stderr(process))
+        piece = await process.stdout.read(CHUNK)  # type: ignore[union-attr]
+        if piece:
+            return piece
+        await process.wait()
+        await asyncio.wait([self._stderr], timeout=0.1)  # a process that the command left behind may hold it
+        self._stderr.cancel()
+        self._over = True
+        return None
+
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+        piece = await process.stderr.read(CHUNK)  # type: ignore[union-attr]
+        while piece:
+            self._reader.feed_stderr(piece)
+            piece = await process.stderr.read(CHUNK)  # type: ignore[union-attr]
+
+    async def _drain(self) -> None:
+        while await self._read() is not None:
+            pass
+
+    def _finish(self) -> T:
+        code = self._process.returncode if self._process else None
+        return self._reader.finish(-1 if code is None else code)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+
+def _waits(function: Callable[P, Call[E, T]]) -> Callable[P, Awaitable[T]]:
+    @named(function, function.__annotations__["return"].split(", ")[1].rstrip("]"))
+    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        async with Run(function(*args, **kwargs)) as process:
+            return await process.result()
+
+    return wrapper  # type: ignore[no-any-return]
+
+
+def _starts(function: Callable[P, Call[E, T]]) -> Callable[P, Run[E, T]]:
+    @named(function, function.__annotations__["return"].replace("Call", "Run"))
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Run[E, T]:
+        return Run(function(*args, **kwargs))
+
+    return wrapper  # type: ignore[no-any-return]
+
+
+run = _waits(_calls.run)
+start = _starts(_calls.run)
+batch = _starts(_calls.batch)
+evaluate = _waits(_calls.evaluate)
+rank = _waits(_calls.rank)
+exec_contract = _waits(_calls.exec_contract)
+
+
+class Workspace(Files):
+    """The workspace of `evalbox.Workspace`, with coroutines."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._turn: Optional[asyncio.Lock] = None
+
+    @property
+    def _lock(self) -> asyncio.Lock:  # made in the event loop that uses it
+        self._turn = self._turn or asyncio.Lock()
+        return self._turn
+
+    async def exec(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: Union[str, bytes, None] = None,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        timeout: Optional[Duration] = None,
+        on_output: Optional[OnOutput] = None,
+    ) -> Result:
+        """Runs a command of the image: see `evalbox.Workspace.exec`."""
+        async with self._lock:
+            call = self._call(command, cwd, env, {"stdin": stdin, "timeout": timeout, "on_output": on_output})
+            async with Run(call) as process:
+                result = await process.result()
+            return self._accept(result)
+
+    async def read_file(self, path: str, *, limit: int = READ_LIMIT) -> bytes:
+        """The content of a regular file. A larger one, a link and a directory are an OSError."""
+        async with self._lock:
+            return await asyncio.to_thread(self._read, path, limit)
+
+    async def read_text(self, path: str, *, limit: int = READ_LIMIT) -> str:
+        """The content of a regular file as UTF-8."""
+        return (await self.read_file(path, limit=limit)).decode()
+
+    async def write_file(self, path: str, contents: Union[str, bytes]) -> None:
+        """Writes a file, and makes its directories."""
+        async with self._lock:
+            await asyncio.to_thread(self._write, path, contents)
+
+    async def close(self) -> None:
+        """Deletes the files."""
+        async with self._lock:
+            await asyncio.to_thread(self._close)
+
+    async def __aenter__(self) -> Workspace:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.close()
