@@ -44,6 +44,9 @@ EXAMPLE       := run --input examples/digits/input examples/digits/train.py
 # The hostile suite writes its table here: probes against engines.
 HOSTILE_TABLE := $(CURDIR)/.cache/hostile
 
+# Debian's Python, for which hack/setup.sh installs packages.
+PYTHON        ?= /usr/bin/python3
+
 # What says which engine is meant.
 ENGINE_ENV    := DOCKER_HOST,DOCKER_CONTEXT,DOCKER_CONFIG,DOCKER_TLS,DOCKER_TLS_VERIFY,DOCKER_CERT_PATH,DOCKER_API_VERSION
 
@@ -149,6 +152,22 @@ test-browser: image ## the page of sandbox browse, and reports, in a real browse
 test-guides: image engines ## every command of the guides in docs/guides (GUIDES=NAME for one)
 	@$(AS_ROOT) hack/engine run $(firstword $(ENGINES)) $(GUIDE_TEST) -settings ,ssh
 	@$(AS_ROOT) hack/engine run current $(GUIDE_TEST) -settings gpus
+
+# The tests import the package from the wheel.
+.PHONY: test-python
+test-python: image python ## the Python client: types, the wheel, and its tests on the real command
+	@$(PYTHON) -m black --check --quiet clients/python
+	@$(PYTHON) -m mypy --config-file clients/python/pyproject.toml clients/python/src
+	@rm -rf bin/python/site && $(PYTHON) -m pip install --quiet --no-deps --no-index --no-compile --target bin/python/site bin/python/*.whl
+	@$$(hack/setup.sh prefix) env PATH=$(CURDIR)/bin:$$PATH PYTHONPATH=$(CURDIR)/bin/python/site PYTHONDONTWRITEBYTECODE=1 \
+	  $(PYTHON) -X dev -m unittest discover -s clients/python/tests
+
+.PHONY: python
+python: ## build the wheel of the Python client, with packages of Debian: bin/python
+	@hack/setup.sh python-tools
+	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cp -r clients/python/. $$dir; rm -rf bin/python; \
+	  EVALBOX_VERSION='$(VERSION)' $(PYTHON) -m build --wheel --no-isolation --outdir bin/python $$dir > $$dir/log || { cat $$dir/log; exit 1; }
+	@ls bin/python/*.whl
 
 .PHONY: screenshots
 screenshots: ## the same, and write the pictures of docs/browse.md and docs/report.md

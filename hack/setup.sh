@@ -8,6 +8,8 @@
 #                               compilers for both architectures of sandbox-init,
 #                               a registry, an ssh server, mkfs.ext4, gVisor
 #   hack/setup.sh browser-tools what the tests of the web page drive: chromium
+#   hack/setup.sh python-tools  what the Python client is built and checked with:
+#                               build, setuptools, pip, venv, mypy, black
 #   hack/setup.sh bench-tools   what the benchmark measures beside evalbox:
 #                               bubblewrap, gVisor, python3-docker
 #   hack/setup.sh vm-tools      what the machine of hack/vm is made and run with
@@ -195,6 +197,12 @@ need_browser_tools() {
 	install_packages chromium fonts-dejavu-core
 }
 
+need_python_tools() {
+	! /usr/bin/python3 -c 'import setuptools, black, build, ensurepip, mypy, pip, wheel' 2>/dev/null || return 0
+	update_packages python3
+	install_packages python3 python3-build python3-pip python3-setuptools python3-venv python3-wheel mypy black
+}
+
 need_vm_tools() {
 	need_image_tools
 	missing=
@@ -251,11 +259,12 @@ for part in "$@"; do
 	image-tools) need_image_tools ;;
 	test-tools) need_test_tools ;;
 	browser-tools) need_browser_tools ;;
+	python-tools) need_python_tools ;;
 	bench-tools) need_bench_tools ;;
 	vm-tools) need_vm_tools ;;
 	prefix) print_prefix ;;
 	*)
-		say "unknown part $part: want engine, image-tools, test-tools, browser-tools, bench-tools, vm-tools or prefix"
+		say "unknown part $part: want engine, image-tools, test-tools, browser-tools, python-tools, bench-tools, vm-tools or prefix"
 		exit 2
 		;;
 	esac

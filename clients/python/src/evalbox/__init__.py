@@ -9,6 +9,8 @@
 `evalbox.aio` has the same functions as coroutines. This package drives the command `sandbox`.
 """
 
+from importlib.metadata import PackageNotFoundError, version
+
 from . import _calls, aio
 from ._calls import Event
 from ._errors import SandboxError, SandboxNotFound
@@ -16,7 +18,10 @@ from ._model import Evaluation, Leaderboard, Outcome, Output, Result
 from ._sync import Run, starts, waits
 from ._workspace import Workspace
 
-__version__ = "0.0.0"
+try:
+    __version__ = version("evalbox")
+except PackageNotFoundError:  # the sources, which nobody installed
+    __version__ = "0.0.0"
 
 run = waits(_calls.run)
 start = starts(_calls.run)

@@ -48,6 +48,13 @@ def decode(cls: Type[D], source: Any, **more: Any) -> D:
     return cls(**values)
 
 
+class _Answer:
+    """What a call returns, in one line."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+
 # ---- evalbox/result/v1: docs/result.md describes each field ----
 
 
@@ -252,8 +259,8 @@ class Tree:
     skipped: Tuple[SkippedOutput, ...]
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(_Answer):
     """What one program did in one container."""
 
     schema: str
@@ -304,8 +311,8 @@ class Result:
     vanished: Optional[Vanished] = None
     final: Optional[Path] = None
     """The directory of the outputs."""
-    summary: str = field(default="", compare=False, repr=False)
-    document: Document = field(default_factory=dict, compare=False, repr=False)
+    summary: str = field(default="", compare=False)
+    document: Document = field(default_factory=dict, compare=False)
     """The whole document, with fields that this version of the package does not know."""
 
     @property
@@ -389,8 +396,8 @@ class Submission:
     sample_rows: int
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(_Answer):
     """How one script did in one task."""
 
     schema: str
@@ -425,7 +432,7 @@ class Evaluation:
     failure: str
     why: str
     metric_direction: str = ""
-    document: Document = field(default_factory=dict, compare=False, repr=False)
+    document: Document = field(default_factory=dict, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -462,7 +469,7 @@ class Leaderboard:
     baseline_value: Optional[float]
     ranks: Tuple[int, ...]
     evaluations: Tuple[Evaluation, ...]
-    document: Document = field(default_factory=dict, compare=False, repr=False)
+    document: Document = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, document: Document) -> Leaderboard:
@@ -648,8 +655,8 @@ class Metadata:
     evidence_ref: str = ""
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(_Answer):
     """What the execution of one contract did. `success` says whether the contract was met."""
 
     schema: str
@@ -687,7 +694,7 @@ class Outcome:
     unenforced: Tuple[str, ...]
     warnings: Tuple[str, ...]
     metadata: Metadata
-    document: Document = field(default_factory=dict, compare=False, repr=False)
+    document: Document = field(default_factory=dict, compare=False)
 
     @property
     def ok(self) -> bool:

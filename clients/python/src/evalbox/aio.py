@@ -126,6 +126,7 @@ class Run(Generic[E, T]):
         await process.wait()
         await asyncio.wait([self._stderr], timeout=0.1)  # a process that the command left behind may hold it
         self._stderr.cancel()
+        process._transport.close()  # type: ignore[attr-defined]
         self._over = True
         return None
 
