@@ -3,6 +3,7 @@
 import os
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -17,8 +18,8 @@ class Engine(unittest.TestCase):
     def setUp(self) -> None:
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
-        self.directory = Path(temporary.name)
-        self.state = self.directory / "state"
+        self.directory, self.state = Path(temporary.name) / "work", Path(temporary.name) / "state"
+        self.directory.mkdir()
         environment = mock.patch.dict(os.environ, SANDBOX_STATE_DIR=str(self.state), SANDBOX_POOL_SIZE="none")
         environment.start()
         self.addCleanup(environment.stop)
@@ -28,8 +29,11 @@ class Engine(unittest.TestCase):
 
     def tearDown(self) -> None:
         label = f"label=org.evalbox.state-dir={self.state}"
-        left = subprocess.run(["docker", "ps", "-aq", "--filter", label], stdout=subprocess.PIPE, check=True)
-        self.assertEqual(left.stdout, b"", "containers are left")
+        command = ["docker", "ps", "-aq", "--filter", label]
+        end = time.monotonic() + 20  # the engine removes them by itself
+        while subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout:
+            self.assertLess(time.monotonic(), end, "containers are left")
+            time.sleep(0.05)
 
     def write(self, name: str, text: str) -> str:
         (self.directory / name).write_text(text)

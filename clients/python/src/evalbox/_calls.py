@@ -100,10 +100,14 @@ class Reader(Generic[E, T]):
 
     def _broken(self, code: int) -> SandboxError:
         ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        said, hints = self._said()
+        return SandboxError(f"the command {ended} without an answer", *said[-20:], hints=hints, code=code)
+
+    def _said(self) -> Tuple[List[str], List[str]]:
+        """The problems and the hints on stderr."""
         lines = [x[9:] if x.startswith("sandbox: ") else x for x in self._stderr.decode(errors="replace").splitlines()]
         hints = [line[6:] for line in lines if line.startswith("hint: ")]
-        said = [line for line in lines if not line.startswith("hint: ")][-20:]
-        return SandboxError(f"the command {ended} without an answer", *said, hints=hints, code=code)
+        return [line for line in lines if not line.startswith("hint: ")], hints
 
     def _value(self, document: Document) -> Iterator[E]:
         raise NotImplementedError
@@ -160,6 +164,14 @@ class _Document(Reader[T, T]):
         if self._error:
             raise self._error
         return values[0] if values else None
+
+
+class _Outcome(_Document[Outcome]):
+    def _answer(self, code: int) -> Optional[Outcome]:
+        outcome = super()._answer(code)
+        if outcome and outcome.status == "failed":  # neither the contract nor the program is the reason
+            raise SandboxError(outcome.error, hints=self._said()[1], code=code)
+        return outcome
 
 
 @dataclass(frozen=True)
@@ -392,4 +404,4 @@ def exec_contract(
     text = json.dumps(contract).encode() if isinstance(contract, Mapping) else None
     place = "-" if isinstance(contract, Mapping) else _path(contract)
     argv = ("exec", "--json", *_flags(options, root=root, image=image), place)
-    return Call(argv, lambda: _Document(Outcome.of), text)
+    return Call(argv, lambda: _Outcome(Outcome.of), text)
