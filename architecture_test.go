@@ -106,6 +106,7 @@ var importTable = []struct {
 	{"hack/faults", []string{"everything"}},
 	{"hack/hostile", []string{"everything"}},
 	{"hack/initimage", []string{"images/push", "sandbox/engine/wire"}},
+	{"hack/reference", []string{"internal/settings", "cmd/sandbox"}},
 	{".", []string{"result", "sandbox", "internal/settings"}},
 }
 
