@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//' | grep . || echo dev)
 IMAGE         ?= debian
 SANDBOX       := bin/sandbox
 # The image that carries evalbox's own programs into pods.
@@ -123,8 +123,9 @@ release-check: $(RELEASER) ## check .goreleaser.yaml
 
 .PHONY: release-dry-run
 release-dry-run: $(RELEASER) $(SBOM) ## build everything that a release has, and check it: dist
+	@hack/setup.sh release-tools
 	@PATH=$(CURDIR)/$(dir $(SBOM)):$$PATH $(RELEASER) release --snapshot --clean --skip=publish,sign
-	@hack/check-release dist
+	@$$([ "$$(id -u)" -eq 0 ] || echo sudo env PATH=$$PATH) hack/check-release dist
 
 # The tag vMAJOR.MINOR.PATCH of the current commit names the version.
 .PHONY: release
