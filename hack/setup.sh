@@ -10,6 +10,7 @@
 #   hack/setup.sh browser-tools what the tests of the web page drive: chromium
 #   hack/setup.sh python-tools  what the Python client is built and checked with:
 #                               build, setuptools, pip, venv, mypy, black
+#   hack/setup.sh release-tools what the packages of a release are checked with: rpm, man
 #   hack/setup.sh bench-tools   what the benchmark measures beside evalbox:
 #                               bubblewrap, gVisor, python3-docker
 #   hack/setup.sh vm-tools      what the machine of hack/vm is made and run with
@@ -203,6 +204,16 @@ need_python_tools() {
 	install_packages python3 python3-build python3-pip python3-setuptools python3-venv python3-wheel mypy black
 }
 
+need_release_tools() {
+	missing=
+	command -v man >/dev/null 2>&1 || missing="$missing man-db"
+	command -v rpm >/dev/null 2>&1 || missing="$missing rpm"
+	[ -n "$missing" ] || return 0
+	update_packages "${missing# }"
+	# shellcheck disable=SC2086 # a list of words
+	install_packages $missing
+}
+
 need_vm_tools() {
 	need_image_tools
 	missing=
@@ -260,11 +271,12 @@ for part in "$@"; do
 	test-tools) need_test_tools ;;
 	browser-tools) need_browser_tools ;;
 	python-tools) need_python_tools ;;
+	release-tools) need_release_tools ;;
 	bench-tools) need_bench_tools ;;
 	vm-tools) need_vm_tools ;;
 	prefix) print_prefix ;;
 	*)
-		say "unknown part $part: want engine, image-tools, test-tools, browser-tools, python-tools, bench-tools, vm-tools or prefix"
+		say "unknown part $part: want engine, image-tools, test-tools, browser-tools, python-tools, release-tools, bench-tools, vm-tools or prefix"
 		exit 2
 		;;
 	esac
