@@ -156,7 +156,7 @@ image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 	  else exit $$code; fi
 
 .PHONY: test
-test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes, a browser, the guides; with -race
+test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes, a browser, the guides, the Python client; with -race
 	@go mod download
 	@rm -rf $(HOSTILE_TABLE)
 	@packages='$(PACKAGES)'; for engine in $(ENGINES); do \
@@ -203,7 +203,7 @@ test-python: image python ## the Python client: types, the wheel, and its tests 
 python: ## build the wheel of the Python client, with packages of Debian: bin/python
 	@hack/setup.sh python-tools
 	@dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; cp -r clients/python/. $$dir; rm -rf bin/python; \
-	  EVALBOX_VERSION='$(VERSION)' $(PYTHON) -m build --wheel --no-isolation --outdir bin/python $$dir > $$dir/log || { cat $$dir/log; exit 1; }
+	  EVALBOX_VERSION='$(VERSION)' PYTHONWARNINGS=ignore $(PYTHON) -m build --wheel --no-isolation --outdir bin/python $$dir > $$dir/log || { cat $$dir/log; exit 1; }
 	@ls bin/python/*.whl
 
 .PHONY: screenshots
