@@ -59,7 +59,9 @@ func (a *App) PrintJSON(v any) error {
 		return resultLost(ReaderGone(err))
 	}
 	encoder := json.NewEncoder(a.Out)
-	encoder.SetIndent("", "  ")
+	if !a.JSONLines {
+		encoder.SetIndent("", "  ")
+	}
 	encoder.SetEscapeHTML(false)
 	return ReaderGone(encoder.Encode(v))
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -190,10 +189,6 @@ func (a *App) reportJSON(err error) {
 	document := errorDocument{Schema: errorSchema, Problems: problems, Hints: append([]string{}, hints...), Code: a.Code}
 	if len(problems) > 0 {
 		document.Error = problems[0]
-	}
-	if a.JSONLines {
-		_ = json.NewEncoder(a.Out).Encode(document)
-		return
 	}
 	_ = a.PrintJSON(document) // stderr has the error too
 }

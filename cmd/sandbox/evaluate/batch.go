@@ -260,7 +260,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 		return err
 	}
 	var p progress
-	lines := jsonLines{out: a.Out}
+	lines := jsonLines{out: a.Out, early: a.JSONLines}
 	runs := len(entries) // of a round, if there are rounds
 	opts.Request.GPUWait = cli.GPUWait(s, f.parallel, s.Timeout())
 	if f.parallel > 1 { // one at a time waits as a single run does
@@ -292,9 +292,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 			for _, known := range left.Known {
 				if known != nil {
 					p.note(*known)
-					if a.JSONLines {
-						lines.print(known.Bounded())
-					}
+					lines.ended(*known)
 				}
 			}
 			p.Start(a, s.Quiet, runs, runs-left.Done)
@@ -303,9 +301,7 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 		Running: p.Running, Events: served.Event,
 		Ended: func(e evaluate.Result) {
 			p.ended(e)
-			if a.JSONLines {
-				lines.print(e.Bounded())
-			}
+			lines.ended(e)
 		},
 		Ending: func(cause error) { p.Say("%v: stopping what runs; press Ctrl-C again to kill it", cause) },
 	}
@@ -393,8 +389,15 @@ func reportBatch(a *cli.App, report evaluate.BatchReport, ended error, f batchFl
 // the batch.
 type jsonLines struct {
 	out     io.Writer
+	early   bool // each is printed when its script has ended
 	printed map[string]bool
 	err     error
+}
+
+func (l *jsonLines) ended(r evaluate.Result) {
+	if l.early {
+		l.print(r.Bounded())
+	}
 }
 
 func (l *jsonLines) print(r evaluate.Result) {

@@ -159,12 +159,7 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 		defer ensurePool(ctx, a, x.Runner)
 	}
 	final := finalOf(x.Box.Store(), req.Final, res.ID)
-	if a.Events.On {
-		a.Events.Summary = res.Summary(terminal.Line(final), nil)
-		if a.Events.Final, err = filepath.Abs(final); final == "" || err != nil {
-			a.Events.Final = "" // the record is gone
-		}
-	}
+	a.Events.Summary, a.Events.Final = res.Summary(terminal.Line(final), nil), absolute(final)
 	return x.Finish(a.Code, res, runErr, func() []string {
 		lines := render.Run(res, req, final, a.Palette())
 		if f.noSummary {
@@ -178,6 +173,14 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 		}
 		return lines
 	})
+}
+
+// absolute is an absolute path; empty if there is none.
+func absolute(path string) string {
+	if whole, err := filepath.Abs(path); path != "" && err == nil {
+		return whole
+	}
+	return ""
 }
 
 // ensurePool starts a process that keeps a pool, if there is none.
