@@ -195,7 +195,7 @@ test-guides: image engines ## every command of the guides in docs/guides (GUIDES
 test-python: image python ## the Python client: types, the wheel, and its tests on the real command
 	@$(PYTHON) -m black --check --quiet clients/python
 	@$(PYTHON) -m mypy --config-file clients/python/pyproject.toml clients/python/src
-	@rm -rf bin/python/site && $(PYTHON) -m pip install --quiet --no-deps --no-index --no-compile --target bin/python/site bin/python/*.whl
+	@rm -rf bin/python/site && $(PYTHON) -m pip install --quiet --root-user-action=ignore --no-deps --no-index --no-compile --target bin/python/site bin/python/*.whl
 	@$$(hack/setup.sh prefix) env PATH=$(CURDIR)/bin:$$PATH PYTHONPATH=$(CURDIR)/bin/python/site PYTHONDONTWRITEBYTECODE=1 \
 	  $(PYTHON) -X dev -m unittest discover -s clients/python/tests
 
