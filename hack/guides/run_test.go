@@ -133,7 +133,7 @@ func newShell(t *testing.T, repository, programs, setting string) *shell {
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(gitconfig), 0o600))
 	mark := fmt.Sprintf("end-of-command-%d", time.Now().UnixNano())
 	env := []string{"HOME=" + home, "PATH=" + path, "LANG=C.UTF-8", "GUIDE_MARK=" + mark,
-		"XDG_STATE_HOME=" + filepath.Join(home, ".local/state")} // the records of root are elsewhere otherwise
+		"SANDBOX_STATE_DIR=" + filepath.Join(home, ".local/state/evalbox")} // root's is that of the machine
 	for _, name := range []string{"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "TMPDIR",
 		"GOPROXY", "GOSUMDB", "GOFLAGS", "KUBECONFIG", "SANDBOX_ENGINE", "SANDBOX_IMAGE", "SANDBOX_CPUS", "SANDBOX_MEMORY", "SANDBOX_KUBERNETES_PROGRAMS"} {
 		if text, ok := os.LookupEnv(name); ok {
