@@ -159,16 +159,16 @@ func (e *UnlockedError) Hint() string {
 }
 
 // Check refuses an image that [images.Resolve] found unless it is the locked one: the error
-// is an [*UnlockedError]. A name of the catalog must be the image of its
-// entry; a reference or an ID may be that of any entry.
+// is an [*UnlockedError]. A name that has an entry, and every name of the catalog,
+// must be the image of its entry; any other reference or ID may be that of any entry.
 //
 // An image is the locked one when its content is, or its ID, see [Entry].
 func (l Lock) Check(r images.Resolved) error {
-	own := l.entries[r.Name]
+	own, named := l.entries[r.Name]
 	if own.Is(r) {
 		return nil
 	}
-	if !r.CatalogName {
+	if !named && !r.CatalogName {
 		for _, e := range l.entries {
 			if e.Is(r) {
 				return nil

@@ -141,8 +141,10 @@ func TestCheck(t *testing.T) {
 		"by reference":           {l, with(is(other), func(r *images.Resolved) { r.Name, r.CatalogName = "some:tag", false }), ""},
 		"an unknown reference":   {l, images.Resolved{Name: "some:tag", ID: idOf("x")}, `image "some:tag" (` + idOf("x") + `) is not locked`},
 		"a reference that moved": {l.With(Entry{Name: "some:tag", ID: idOf("was")}), images.Resolved{Name: "some:tag", ID: idOf("x")}, "holds " + idOf("was")},
-		"nothing known":          {l.With(Entry{Name: "debian"}), images.Resolved{Name: "debian", CatalogName: true}, "no entry of this name"},
-		"an empty lock":          {Lock{Source: "images.lock"}, is(debian), "is not locked"},
+		"a reference that moved to another locked image": {l.With(Entry{Name: "some:tag", ID: idOf("was")}),
+			with(is(other), func(r *images.Resolved) { r.Name, r.CatalogName = "some:tag", false }), "holds " + idOf("was")},
+		"nothing known": {l.With(Entry{Name: "debian"}), images.Resolved{Name: "debian", CatalogName: true}, "no entry of this name"},
+		"an empty lock": {Lock{Source: "images.lock"}, is(debian), "is not locked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.lock.Check(c.image)

@@ -165,7 +165,7 @@ func (f *final) commit(ctx context.Context) (warning string) {
 		}) // one that cannot be read stays
 	}
 	if !still {
-		return fmt.Sprintf("what lay in final before was not left there by a run: it is now in %s", f.backup)
+		return fmt.Sprintf("files were in final before that no run had left there: they are now in %s", f.backup)
 	}
 	if err := fsx.Remove(f.backup); err != nil {
 		return fmt.Sprintf("what the earlier run left in final could not be deleted: it is in %s: %v", f.backup, fsx.Cause(err))

@@ -102,7 +102,7 @@ func moduleHint(module string, req sandbox.Request, s surroundings) string {
 	if image := s.imageWith(packages); image != "" {
 		return top + " is in the image " + image + ": --image " + image
 	}
-	return "no image of the catalog is known to have " + packages[0] + ": build one with: sandbox image build --pip requirements.txt NAME"
+	return "no image of the catalog is known to have " + packages[0] + ": build one with: sandbox image build NAME --pip requirements.txt"
 }
 
 // mountOf is the value of --mount that shows a host path in the working directory.

@@ -47,7 +47,7 @@ func TestHints(t *testing.T) {
 		"a package beside":                   {"ModuleNotFoundError: No module named 'torch'", script, []string{"add --mount src/torch:torch"}},
 		"a module in the input":              {"ModuleNotFoundError: No module named 'lib'", script, []string{"add --alias lib.py=input/lib.py"}},
 		"a module of an image":               {"ModuleNotFoundError: No module named 'torch'", sandbox.Request{Command: []string{"python3"}}, []string{"torch is in the image cuda: --image cuda"}},
-		"a module of none":                   {"ModuleNotFoundError: No module named 'bs4'", script, []string{"have beautifulsoup4", "sandbox image build --pip requirements.txt NAME"}},
+		"a module of none":                   {"ModuleNotFoundError: No module named 'bs4'", script, []string{"have beautifulsoup4", "sandbox image build NAME --pip requirements.txt"}},
 		"the last one":                       {"ModuleNotFoundError: No module named 'json5'\nModuleNotFoundError: No module named 'helper'", script, []string{"helper.py"}},
 		"a file in a directory input beside": {missing + "'input/x.csv'", script, []string{"this run has no input directory: add --input src/input"}},
 		"a file beside":                      {missing + "'data.csv'", script, []string{"add --mount src/data.csv:data.csv", "open input/data.csv"}},
