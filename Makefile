@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//' | grep . || echo dev)
 IMAGE         ?= debian
 SANDBOX       := bin/sandbox
 # The image that carries evalbox's own programs into pods.
@@ -25,6 +25,12 @@ VULNCHECK     := .cache/govulncheck-$(VULN_VERSION)/govulncheck
 VULNDB        ?= https://vuln.go.dev
 RELEASER_VERSION := v2.15.1
 RELEASER      := .cache/goreleaser-$(RELEASER_VERSION)/goreleaser
+SBOM_VERSION  := v1.10.0
+SBOM          := .cache/cyclonedx-gomod-$(SBOM_VERSION)/cyclonedx-gomod
+# The key that signs a release, for cosign: a file, env://NAME or a key of a KMS. Without it nothing is signed.
+COSIGN_KEY    ?=
+# The date of generated files: that of the commit, or without git that of the changes.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)
 # Where make install puts the command; DESTDIR is put before it, for packages.
 PREFIX        ?= /usr/local
 SHARE         := $(DESTDIR)$(PREFIX)/share
@@ -88,17 +94,48 @@ init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-i
 	@go run ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
 	@echo '$(INIT_IMAGE): docker load, or sandbox image push $(INIT_IMAGE) REGISTRY/REPOSITORY'
 
+.PHONY: man
+man: ## write the man pages: bin/man
+	@rm -rf bin/man
+	@go run ./hack/reference man '$(VERSION)' bin/man
+
+.PHONY: reference
+reference: ## write docs/commands.md and docs/schemas.md anew
+	@go run ./hack/reference pages
+
 .PHONY: install
-install: completions ## install the command and its completions (PREFIX=/usr/local)
+install: completions man ## install the command, its completions and man pages (PREFIX=/usr/local)
 	@install -D -m 0755 $(SANDBOX) $(DESTDIR)$(PREFIX)/bin/sandbox
 	@install -D -m 0644 bin/completions/sandbox.bash $(SHARE)/bash-completion/completions/sandbox
 	@install -D -m 0644 bin/completions/sandbox.zsh $(SHARE)/zsh/site-functions/_sandbox
 	@install -D -m 0644 bin/completions/sandbox.fish $(SHARE)/fish/vendor_completions.d/sandbox.fish
+	@install -d $(SHARE)/man/man1
+	@install -m 0644 bin/man/*.1.gz $(SHARE)/man/man1
 	@echo 'installed $(DESTDIR)$(PREFIX)/bin/sandbox'
+
+.PHONY: uninstall
+uninstall: ## remove what make install installed, with the same PREFIX; records, settings and images stay
+	@rm -f $(DESTDIR)$(PREFIX)/bin/sandbox $(SHARE)/bash-completion/completions/sandbox $(SHARE)/zsh/site-functions/_sandbox \
+	  $(SHARE)/fish/vendor_completions.d/sandbox.fish $(SHARE)/man/man1/sandbox.1.gz $(SHARE)/man/man1/sandbox-*.1.gz
+	@echo 'removed $(DESTDIR)$(PREFIX)/bin/sandbox'
 
 .PHONY: release-check
 release-check: $(RELEASER) ## check .goreleaser.yaml
 	$(RELEASER) check
+
+.PHONY: release-dry-run
+release-dry-run: $(RELEASER) $(SBOM) ## build everything that a release has, and check it: dist
+	@hack/setup.sh release-tools
+	@PATH=$(CURDIR)/$(dir $(SBOM)):$$PATH $(RELEASER) release --snapshot --clean --skip=publish,sign
+	@$$([ "$$(id -u)" -eq 0 ] || echo sudo env PATH=$$PATH) hack/check-release dist
+
+# The tag vMAJOR.MINOR.PATCH of the current commit names the version.
+.PHONY: release
+release: $(RELEASER) $(SBOM) ## publish the version of the current tag, with its section of CHANGELOG.md (COSIGN_KEY=KEY signs)
+	@mkdir -p bin
+	@hack/release-notes "$$(git describe --tags --exact-match)" > bin/release-notes.md
+	@PATH=$(CURDIR)/$(dir $(SBOM)):$$PATH COSIGN_KEY='$(COSIGN_KEY)' $(RELEASER) release --clean --release-notes bin/release-notes.md \
+	  $(if $(COSIGN_KEY),,--skip=sign)
 
 .PHONY: setup
 setup: ## make sure that a Docker engine answers and an image can be made
@@ -203,6 +240,9 @@ $(LINT):
 $(RELEASER):
 	GOBIN=$(CURDIR)/$(dir $(RELEASER)) go install github.com/goreleaser/goreleaser/v2@$(RELEASER_VERSION)
 
+$(SBOM):
+	GOBIN=$(CURDIR)/$(dir $(SBOM)) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(SBOM_VERSION)
+
 $(VULNCHECK):
 	GOBIN=$(CURDIR)/$(dir $(VULNCHECK)) go install golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION)
 
@@ -248,5 +288,5 @@ soak-v2: image ## the tests of engines on cgroup v2, rootful and rootless, in a 
 
 .PHONY: clean
 clean: ## remove what was built here
-	@rm -rf bin .cache 2>/dev/null || sudo rm -rf bin .cache
+	@rm -rf bin dist .cache 2>/dev/null || sudo rm -rf bin dist .cache
 	@echo 'images stay in the engine; to remove them: docker images -q "evalbox/*" | sort -u | xargs -r docker rmi'

@@ -107,6 +107,7 @@ var importTable = []struct {
 	{"hack/guides", nil},
 	{"hack/hostile", []string{"everything"}},
 	{"hack/initimage", []string{"images/push", "sandbox/engine/wire"}},
+	{"hack/reference", []string{"internal/settings", "cmd/sandbox"}},
 	{".", []string{"result", "sandbox", "internal/settings"}},
 }
 

@@ -8,6 +8,7 @@
 #                               compilers for both architectures of sandbox-init,
 #                               a registry, an ssh server, mkfs.ext4, gVisor
 #   hack/setup.sh browser-tools what the tests of the web page drive: chromium
+#   hack/setup.sh release-tools what the packages of a release are checked with: rpm, man
 #   hack/setup.sh bench-tools   what the benchmark measures beside evalbox:
 #                               bubblewrap, gVisor, python3-docker
 #   hack/setup.sh vm-tools      what the machine of hack/vm is made and run with
@@ -195,6 +196,16 @@ need_browser_tools() {
 	install_packages chromium fonts-dejavu-core
 }
 
+need_release_tools() {
+	missing=
+	command -v man >/dev/null 2>&1 || missing="$missing man-db"
+	command -v rpm >/dev/null 2>&1 || missing="$missing rpm"
+	[ -n "$missing" ] || return 0
+	update_packages "${missing# }"
+	# shellcheck disable=SC2086 # a list of words
+	install_packages $missing
+}
+
 need_vm_tools() {
 	need_image_tools
 	missing=
@@ -251,11 +262,12 @@ for part in "$@"; do
 	image-tools) need_image_tools ;;
 	test-tools) need_test_tools ;;
 	browser-tools) need_browser_tools ;;
+	release-tools) need_release_tools ;;
 	bench-tools) need_bench_tools ;;
 	vm-tools) need_vm_tools ;;
 	prefix) print_prefix ;;
 	*)
-		say "unknown part $part: want engine, image-tools, test-tools, browser-tools, bench-tools, vm-tools or prefix"
+		say "unknown part $part: want engine, image-tools, test-tools, browser-tools, release-tools, bench-tools, vm-tools or prefix"
 		exit 2
 		;;
 	esac

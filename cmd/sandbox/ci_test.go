@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/cmd/sandbox/root"
 )
 
 // readYAML reads a file of a CI system.
@@ -127,10 +128,10 @@ func checkCommands(t *testing.T, script string) {
 	t.Helper()
 	calls := regexp.MustCompile(`(?m)(?:^|\s)sandbox ((?:[a-z]+ )+)(.*)`).FindAllStringSubmatch(script, -1)
 	for _, call := range calls {
-		root := newRootCommand(cli.New(cli.Streams{}))
-		cmd, _, err := root.Find(strings.Fields(call[1]))
+		tree := root.New(cli.New(cli.Streams{}))
+		cmd, _, err := tree.Find(strings.Fields(call[1]))
 		require.NoError(t, err, call[0])
-		require.NotEqual(t, root, cmd, call[0])
+		require.NotEqual(t, tree, cmd, call[0])
 		flags, _, _ := strings.Cut(call[2], " -- ")
 		for _, flag := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(flags, -1) {
 			assert.True(t, hasFlag(cmd, flag[1]), "%s has no --%s", cmd.CommandPath(), flag[1])
@@ -138,8 +139,8 @@ func checkCommands(t *testing.T, script string) {
 	}
 	require.NotEmpty(t, calls, script)
 	for _, list := range regexp.MustCompile(`flags\+?=\((.*)\)`).FindAllStringSubmatch(script, -1) {
-		root := newRootCommand(cli.New(cli.Streams{}))
-		cmd, _, err := root.Find([]string{"gate", "run"})
+		tree := root.New(cli.New(cli.Streams{}))
+		cmd, _, err := tree.Find([]string{"gate", "run"})
 		require.NoError(t, err)
 		for _, flag := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(list[1], -1) {
 			assert.True(t, hasFlag(cmd, flag[1]), "gate run has no --%s", flag[1])

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/cmd/sandbox/root"
 )
 
 // TestDocumentedCommands: every command line of sandbox in a document has a command that exists, flags that it
@@ -29,15 +30,15 @@ func TestDocumentedCommands(t *testing.T) {
 		require.NoError(t, err)
 		for _, words := range documentedCommands(string(text)) {
 			checked++
-			root := newRootCommand(cli.New(cli.Streams{Out: io.Discard, Err: io.Discard}))
-			cmd, rest, err := root.Find(words)
+			tree := root.New(cli.New(cli.Streams{Out: io.Discard, Err: io.Discard}))
+			cmd, rest, err := tree.Find(words)
 			if !assert.NoError(t, err, "%s: sandbox %q", page, words) {
 				continue
 			}
 			if words[0] == "help" {
-				root.SetArgs(words)
-				root.SetOut(io.Discard)
-				assert.NoError(t, root.Execute(), "%s: sandbox %q", page, words)
+				tree.SetArgs(words)
+				tree.SetOut(io.Discard)
+				assert.NoError(t, tree.Execute(), "%s: sandbox %q", page, words)
 				continue
 			}
 			if !assert.NoError(t, cmd.ParseFlags(rest), "%s: sandbox %q", page, words) || slices.Contains(rest, "--help") {

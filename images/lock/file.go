@@ -43,7 +43,7 @@ const header = `# What each image was when it was locked. Runs refuse another on
 
 // Encode returns the wire form of the lock. The same lock gives the same bytes.
 func (l Lock) Encode() ([]byte, error) {
-	doc := document{Schema: schema, Images: map[string]wireEntry{}}
+	doc := document{Schema: SchemaV1, Images: map[string]wireEntry{}}
 	for name, e := range l.entries {
 		doc.Images[name] = wireEntry{Entry: e, PackagesSHA256: e.Packages.SHA256(), Packages: e.Packages.Text()}
 	}
@@ -98,7 +98,7 @@ func fileError(path string, err error) error {
 // does not fit are errors. The error joins every problem that was found.
 func Parse(data []byte, source string) (Lock, error) {
 	var doc document
-	if problems := strict.Decode(data, &doc, strict.Options{Schema: schema, Lenient: true}); len(problems) > 0 {
+	if problems := strict.Decode(data, &doc, strict.Options{Schema: SchemaV1, Lenient: true}); len(problems) > 0 {
 		return Lock{}, strict.Join(source, problems)
 	}
 	l := Lock{Source: source, entries: map[string]Entry{}}

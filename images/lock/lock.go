@@ -15,8 +15,8 @@ import (
 	"github.com/evalbox/evalbox/images/packages"
 )
 
-// schema is the version of the lock format that this package reads and writes.
-const schema = "evalbox/images.lock/v1"
+// SchemaV1 is the version of the lock format that this package reads and writes.
+const SchemaV1 = "evalbox/images.lock/v1"
 
 // A Lock records the image of each name at the time of locking. It comes from [Parse] or
 // [Read], is not changed afterwards and is safe for concurrent use. The zero Lock is empty.

@@ -6,17 +6,27 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/harness/evaluate"
+	"github.com/evalbox/evalbox/harness/gate/evidence"
+	"github.com/evalbox/evalbox/harness/invoke/sweep"
+	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/internal/dockerhost"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/doctor"
+	"github.com/evalbox/evalbox/sandbox/metrics"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // NewDoctor returns the command `doctor`.
@@ -220,11 +230,17 @@ var version = "dev"
 
 // versionReport is the JSON of `version --json`.
 type versionReport struct {
-	Schema   string `json:"schema"`
-	Version  string `json:"version"`
+	Schema  string `json:"schema"`
+	Version string `json:"version"`
+	// Revision is the commit, and Date its time; both are empty if the toolchain did not know them.
 	Revision string `json:"revision"`
+	Date     string `json:"date"`
+	// Modified says that the files were not those of the commit.
+	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+	// Schemas are the forms of the files that other versions find on a machine.
+	Schemas []string `json:"schemas"`
 	// Engine is null when it cannot be reached.
 	Engine *engineVersion `json:"engine"`
 }
@@ -244,9 +260,11 @@ const engineQuestion = 3 * time.Second
 func NewVersion(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Show the versions of sandbox and of the engine",
-		Example: "  sandbox version --json",
+		Use:   "version",
+		Short: "Show the versions of sandbox and of the engine",
+		Long: `Show the version of sandbox, its commit and the date of that, the version of the engine, and the
+forms of the files that sandbox keeps: two versions with the same forms read each other's files.`,
+		Example: "  sandbox version\n  sandbox version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return PrintVersion(cmd.Context(), a, asJSON)
@@ -267,22 +285,49 @@ func PrintVersion(ctx context.Context, a *cli.App, asJSON bool) error {
 	if e := v.Engine; e != nil {
 		engine = e.Name + " " + e.Version + ", API " + e.APIVersion + ", runc " + e.Runc
 	}
-	return a.Print("sandbox %s (%s, %s)\nengine: %s\n", v.Version, v.Go, v.Platform, engine)
+	var about []string
+	if v.Revision != "" {
+		about = append(about, "commit "+v.Revision[:min(len(v.Revision), 12)]+map[bool]string{true: " and changes"}[v.Modified])
+	}
+	if v.Date != "" {
+		about = append(about, v.Date[:len(time.DateOnly)])
+	}
+	forms := strings.ReplaceAll(strings.Join(v.Schemas, ", "), "evalbox/", "")
+	return a.Print("sandbox %s (%s)\nengine: %s\nfiles: %s\n", v.Version, strings.Join(append(about, v.Go, v.Platform), ", "), engine, forms)
 }
 
-// ownVersion is the version of the release, or else that of the toolchain.
+// ownVersion describes this program.
 func ownVersion() versionReport {
-	v := versionReport{Schema: "evalbox/version/v1", Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v
+		build = &debug.BuildInfo{}
 	}
-	if main := build.Main.Version; v.Version == "dev" && main != "" && main != "(devel)" {
-		v.Version = main
+	return describe(version, build)
+}
+
+// describe takes the version of the release, or else that of the module, which is the one that
+// `go install` was asked for.
+func describe(release string, build *debug.BuildInfo) versionReport {
+	v := versionReport{
+		Schema: "evalbox/version/v1", Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Schemas: []string{
+			result.SchemaV1, spec.SchemaV1, record.JournalSchema, metrics.SchemaV1, lock.SchemaV1, trial.ResultSchemaV1,
+			evaluate.ResultSchemaV1, sweep.SchemaV1, evidence.VerdictV1,
+		},
+	}
+	if main := build.Main.Version; release == "dev" && main != "" && main != "(devel)" {
+		v.Version = strings.TrimPrefix(main, "v")
 	}
 	for _, s := range build.Settings {
-		if s.Key == "vcs.revision" {
+		switch s.Key {
+		case "vcs.revision":
 			v.Revision = s.Value
+		case "vcs.time":
+			if at, err := time.Parse(time.RFC3339, s.Value); err == nil {
+				v.Date = at.UTC().Format(time.RFC3339)
+			}
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
 		}
 	}
 	return v
