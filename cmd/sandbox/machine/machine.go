@@ -260,8 +260,8 @@ const engineQuestion = 3 * time.Second
 func NewVersion(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Show the versions of sandbox and of the engine",
+		Use:   "version",
+		Short: "Show the versions of sandbox and of the engine",
 		Long: `Show the version of sandbox, its commit and the date of that, the version of the engine, and the
 forms of the files that sandbox keeps: two versions with the same forms read each other's files.`,
 		Example: "  sandbox version\n  sandbox version --json",
