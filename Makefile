@@ -39,6 +39,8 @@ PACKAGES      ?= ./...
 ENGINES       ?= floor current
 # Where the tests in a browser write pictures; empty for nowhere.
 SCREENSHOTS   ?=
+GUIDES        ?= .
+GUIDE_TEST    := go test -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./hack/guides -run 'TestGuides/$(GUIDES)' $(GUIDE_FLAGS)
 # The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
 CLUSTERS      ?= kubernetes
 # What is tested on every engine; the rest needs none and is tested once.
@@ -151,7 +153,7 @@ image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 	  else exit $$code; fi
 
 .PHONY: test
-test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes, a browser; with -race
+test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes, a browser, the guides; with -race
 	@go mod download
 	@rm -rf $(HOSTILE_TABLE)
 	@packages='$(PACKAGES)'; for engine in $(ENGINES); do \
@@ -162,7 +164,7 @@ test: image engines ## every test: unit, fake engine, CLI scripts, real engines 
 	done
 	@[ ! -e $(HOSTILE_TABLE)/table.txt ] || cat $(HOSTILE_TABLE)/table.txt
 	@[ '$(PACKAGES)' != ./... ] || for cluster in $(CLUSTERS); do $(MAKE) test-$$cluster; done
-	@[ '$(PACKAGES)' != ./... ] || $(MAKE) test-browser
+	@[ '$(PACKAGES)' != ./... ] || $(MAKE) test-browser test-guides
 
 .PHONY: test-kubernetes
 test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled from Go modules (minutes, once)
@@ -170,13 +172,20 @@ test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled fr
 	@hack/engine build kubernetes
 	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes bash -c \
 	  'go test -tags cluster -timeout 30m -parallel 6 $(TEST_FLAGS) ./sandbox/engine/kubernetes && \
-	   go test -tags cluster -timeout 30m $(TEST_FLAGS) -run TestScriptKubernetes ./cmd/sandbox'
+	   go test -tags cluster -timeout 30m $(TEST_FLAGS) -run TestScriptKubernetes ./cmd/sandbox && \
+	   $(GUIDE_TEST) -settings kubernetes'
 
 .PHONY: test-browser
 test-browser: image ## the page of sandbox browse, and reports, in a real browser, Debian's chromium
 	@hack/setup.sh browser-tools
 	@$$(hack/setup.sh prefix) env PATH=$$PATH GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY) EVALBOX_SCREENSHOTS='$(SCREENSHOTS)' \
 	  go test -count 1 -tags browser -timeout 10m $(TEST_FLAGS) ./hack/browser
+
+# GUIDES chooses guides by name, and GUIDE_FLAGS=-update writes what their commands print into the pages.
+.PHONY: test-guides
+test-guides: image engines ## every command of the guides in docs/guides (GUIDES=NAME for one)
+	@$(AS_ROOT) hack/engine run $(firstword $(ENGINES)) $(GUIDE_TEST) -settings ,ssh
+	@$(AS_ROOT) hack/engine run current $(GUIDE_TEST) -settings gpus
 
 .PHONY: screenshots
 screenshots: ## the same, and write the pictures of docs/browse.md and docs/report.md
@@ -222,7 +231,7 @@ format-check: ## fail when a file is not formatted
 
 .PHONY: vet
 vet: ## go vet for Linux and macOS
-	GOOS=linux go vet -tags cluster,browser ./...
+	GOOS=linux go vet -tags cluster,browser,guides ./...
 	GOOS=darwin go vet ./...
 
 $(LINT):

@@ -104,6 +104,7 @@ var importTable = []struct {
 	{"hack/bench", []string{"everything"}},
 	{"hack/browser", []string{"everything"}},
 	{"hack/faults", []string{"everything"}},
+	{"hack/guides", nil},
 	{"hack/hostile", []string{"everything"}},
 	{"hack/initimage", []string{"images/push", "sandbox/engine/wire"}},
 	{"hack/reference", []string{"internal/settings", "cmd/sandbox"}},

@@ -1,11 +1,11 @@
-// Package docs holds the reference pages that `sandbox help TOPIC` shows.
+// Package docs holds the pages that `sandbox help TOPIC` shows.
 package docs
 
 //go:generate make -C .. reference
 
 import "embed"
 
-// Pages are the pages, such as settings.md.
+// Pages are the pages, such as settings.md. README.md is their index.
 //
-//go:embed *.md
+//go:embed *.md guides/*.md
 var Pages embed.FS

@@ -111,6 +111,17 @@ func TestExamplesOfCI(t *testing.T) {
 	assert.Contains(t, script, "--junit "+job.Artifacts.Reports["junit"])
 }
 
+// TestGuideOfCI: the guide shows the workflows as they are.
+func TestGuideOfCI(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guides/ci.md")
+	require.NoError(t, err)
+	for _, name := range []string{"github.yml", "gitlab-ci.yml"} {
+		text, err := os.ReadFile("../../examples/ci/" + name)
+		require.NoError(t, err)
+		assert.Contains(t, string(guide), "```yaml\n"+string(text)+"```\n", name)
+	}
+}
+
 // checkCommands checks that what follows "sandbox" in a script is a command, and that it has the
 // flags.
 func checkCommands(t *testing.T, script string) {

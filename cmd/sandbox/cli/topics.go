@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -16,40 +15,42 @@ import (
 )
 
 // A topic is a page of the documents, or one section of it, that `sandbox help` shows.
-type topic struct{ name, short, page, section string }
+type topic struct {
+	name, short string
+	part        string // Tutorial, How-to guides, Reference or Explanation
+	page        string // such as guides/tutorial.md
+	section     string // as in the address of a heading; empty for the whole page
+}
 
-var topics = []topic{
-	{"exit-codes", "what the exit codes mean", "result", "Exit codes"},
-	{"result", "the fields of a result, and every status", "result", ""},
-	{"score", "how a program reports its score", "result", "The score"},
-	{"metrics", "measurements of a run, and metrics that it prints", "metrics", ""},
-	{"stop-rules", "rules that end a run early", "metrics", "Stop rules"},
-	{"settings", "every setting: flag, variable, file, default", "settings", ""},
-	{"time-limit", "what happens at the time limit", "settings", "The time limit"},
-	{"task", "the file that describes a task", "evaluate", "The task"},
-	{"evaluation", "scoring solutions, batches and leaderboards", "evaluate", ""},
-	{"gates", "tests with evidence", "gate", ""},
-	{"wish", "the file that describes a gate", "gate", "The wish"},
-	{"contracts", "the file that declares a tool, its permissions and outputs", "contract", ""},
-	{"adapters", "calling web APIs, libraries and MCP servers", "adapters", ""},
-	{"calls", "calling a tool that declares its artifacts", "invoke", ""},
-	{"sweeps", "running a tool over a grid of parameters", "sweep", ""},
-	{"reports", "files about batches, sweeps, gates and runs", "report", ""},
-	{"images", "the images of the catalog, and your own", "images", ""},
-	{"lock", "the image lock", "lock", ""},
-	{"network", "which hosts a program may reach", "network", ""},
-	{"gpu-leases", "how runs get GPUs", "gpus", ""},
-	{"remote", "engines on another machine", "remote", ""},
-	{"pools", "containers that wait for runs", "pool", ""},
-	{"telemetry", "metrics for Prometheus, traces for OpenTelemetry", "telemetry", ""},
-	{"browser", "runs and trials in a web browser", "browse", ""},
-	{"agents", "the server for agents", "mcp", ""},
-	{"security", "threats, and the answer to each", "security", ""},
+// topics reads the index of the documents, docs/README.md: every row of its tables is a topic.
+func topics() ([]topic, error) {
+	index, err := docs.Pages.ReadFile("README.md")
+	if err != nil {
+		return nil, err
+	}
+	var found []topic
+	part := ""
+	for line := range strings.Lines(string(index)) {
+		line = strings.TrimSpace(line)
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			part = heading
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		_, link, ok := strings.Cut(cells[0], "](")
+		if !ok || len(cells) != 3 {
+			continue
+		}
+		t := topic{name: strings.Trim(cells[2], " `"), short: strings.TrimSpace(cells[1]), part: part}
+		t.page, t.section, _ = strings.Cut(strings.TrimSuffix(strings.TrimSpace(link), ")"), "#")
+		found = append(found, t)
+	}
+	return found, nil
 }
 
 const (
-	// flagsTopic is the topic that lists the global flags.
-	flagsTopic = "flags"
+	// flagsTopic is the topic that lists the global flags, and topicsTopic the one that lists the topics.
+	flagsTopic  = "flags"
+	topicsTopic = "topics"
 	// textWidth is the width of a text in columns, if the terminal has no fewer.
 	textWidth = 80
 	// minWidth is the least width to which a text is wrapped.
@@ -63,7 +64,8 @@ func NewHelp(a *App) *cobra.Command {
 		Short: "Explain a command or a topic",
 		Long:  "Explain a command or a topic. Without an argument, list the commands and the topics.",
 		Example: `  sandbox help run
-  sandbox help exit-codes`,
+  sandbox help tutorial
+  sandbox help topics     the topics, with a line on each`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			var found []cobra.Completion
 			above, rest, err := cmd.Root().Find(args)
@@ -75,79 +77,123 @@ func NewHelp(a *App) *cobra.Command {
 					found = append(found, cobra.CompletionWithDesc(c.Name(), c.Short))
 				}
 			}
-			for _, t := range topics {
-				if len(args) == 0 {
-					found = append(found, cobra.CompletionWithDesc(t.name, t.short))
-				}
+			all, err := topics()
+			if err != nil || len(args) > 0 {
+				return found, noFiles
+			}
+			for _, t := range all {
+				found = append(found, cobra.CompletionWithDesc(t.name, t.short))
 			}
 			return found, noFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			if len(args) == 0 {
+				all, err := topics()
+				if err != nil {
+					return err
+				}
 				if err := root.Help(); err != nil {
 					return err
 				}
-				return a.Print("%s", topicList())
+				return a.Print("%s", topicNames(all, a.width()))
 			}
 			if found, rest, err := root.Find(args); err == nil && len(rest) == 0 {
 				return found.Help()
 			}
-			if len(args) == 1 && args[0] == flagsTopic {
-				return a.Print("Flags of every command:\n%s", root.PersistentFlags().FlagUsagesWrapped(a.width()))
+			text, err := topicText(root, strings.Join(args, " "), a.width())
+			if err != nil {
+				return err
 			}
-			for _, t := range topics {
-				if len(args) == 1 && t.name == args[0] {
-					text, err := t.text(a.width())
-					if err != nil {
-						return err
-					}
-					return a.Print("%s", text)
-				}
-			}
-			return unknownTopic(root, strings.Join(args, " "))
+			return a.Print("%s", text)
 		},
 	}
 }
 
-// topicList lists the topics.
-func topicList() string {
-	var b strings.Builder
-	b.WriteString("\nTopics, for sandbox help TOPIC:\n")
-	for _, t := range append(slices.Clone(topics), topic{name: flagsTopic, short: "the flags of every command"}) {
-		fmt.Fprintf(&b, "  %-11s %s\n", t.name, t.short)
+// topicText is the text of the topic of this name.
+func topicText(root *cobra.Command, name string, width int) (string, error) {
+	all, err := topics()
+	if err != nil {
+		return "", err
 	}
-	return b.String()
-}
-
-func unknownTopic(root *cobra.Command, name string) error {
-	known := []string{flagsTopic}
-	for _, t := range topics {
+	known := []string{flagsTopic, topicsTopic}
+	for _, t := range all {
+		if t.name == name {
+			return t.text(width)
+		}
 		known = append(known, t.name)
+	}
+	switch name {
+	case flagsTopic:
+		return "Flags of every command:\n" + root.PersistentFlags().FlagUsagesWrapped(width), nil
+	case topicsTopic:
+		return topicList(all), nil
 	}
 	for _, c := range root.Commands() {
 		known = append(known, c.Name())
 	}
+	hint := "list the commands and the topics with: sandbox help"
 	if near := settings.Nearest(name, known); near != "" {
-		return UsageHint("did you mean "+near+"?", "help: unknown command or topic %q", name)
+		hint = "did you mean " + near + "?"
 	}
-	return UsageHint("list the commands and the topics with: sandbox help", "help: unknown command or topic %q", name)
+	return "", UsageHint(hint, "help: unknown command or topic %q", name)
+}
+
+// topicNames lists the names of the topics, by part.
+func topicNames(all []topic, width int) string {
+	var b strings.Builder
+	b.WriteString("\nTopics, for sandbox help TOPIC ('sandbox help topics' says more on each):\n")
+	for at := 0; at < len(all); {
+		part := all[at].part
+		var names []string
+		for ; at < len(all) && all[at].part == part; at++ {
+			names = append(names, all[at].name)
+		}
+		b.WriteString("  " + part + ":\n" + wrap(strings.Join(names, " "), "    ", width))
+	}
+	b.WriteString("  Command line:\n    " + flagsTopic + " " + topicsTopic + "\n")
+	return b.String()
+}
+
+// topicList lists the topics with a line on each, by part.
+func topicList(all []topic) string {
+	longest := 0
+	for _, t := range all {
+		longest = max(longest, len(t.name))
+	}
+	var b strings.Builder
+	part := ""
+	for _, t := range append(slices.Clone(all), topic{name: flagsTopic, short: "the flags of every command", part: "Command line"}) {
+		if t.part != part {
+			part = t.part
+			b.WriteString(strings.ToUpper(part) + "\n")
+		}
+		fmt.Fprintf(&b, "  %-*s  %s\n", longest, t.name, t.short)
+	}
+	return b.String()
 }
 
 // text is the page, or its section, for a terminal.
 func (t topic) text(width int) (string, error) {
-	page, err := docs.Pages.ReadFile(t.page + ".md")
+	page, err := docs.Pages.ReadFile(t.page)
 	if err != nil {
 		return "", err // a test reads every topic
 	}
 	source := string(page)
 	if t.section != "" {
-		_, after, ok := strings.Cut(source, "\n## "+t.section+"\n")
+		title := ""
+		for line := range strings.Lines(source) {
+			heading, ok := strings.CutPrefix(strings.TrimSpace(line), "## ")
+			if ok && strings.ReplaceAll(strings.ToLower(heading), " ", "-") == t.section {
+				title = heading
+			}
+		}
+		_, after, ok := strings.Cut(source, "\n## "+title+"\n")
 		if !ok {
 			return "", fmt.Errorf("the page %s has no section %q", t.page, t.section)
 		}
 		body, _, _ := strings.Cut(after, "\n## ")
-		source = "# " + t.section + "\n" + body
+		source = "# " + title + "\n" + body
 	}
 	return plainText(source, width), nil
 }
@@ -160,136 +206,4 @@ func (a *App) width() int {
 		}
 	}
 	return textWidth
-}
-
-// plainText is a page of Markdown as plain text. It understands what the pages contain:
-// headings, paragraphs, lists, tables, and blocks of code, which are not wrapped.
-func plainText(source string, width int) string {
-	var b strings.Builder
-	var paragraph, header []string
-	indent := ""
-	flush := func() {
-		if len(paragraph) > 0 {
-			b.WriteString(hang(wrap(inline(strings.Join(paragraph, " ")), indent, width-len(indent)), indent))
-		}
-		paragraph, indent = nil, ""
-	}
-	code := false
-	for line := range strings.Lines(source) {
-		line = strings.TrimRight(line, "\n")
-		trimmed := strings.TrimSpace(line)
-		if !strings.HasPrefix(trimmed, "|") {
-			header = nil
-		}
-		switch {
-		case strings.HasPrefix(trimmed, "```"):
-			flush()
-			code = !code
-		case code:
-			b.WriteString(strings.TrimRight("    "+line, " ") + "\n")
-		case trimmed == "":
-			flush()
-			b.WriteString("\n")
-		case strings.HasPrefix(line, "#"):
-			flush()
-			b.WriteString(strings.ToUpper(inline(strings.TrimLeft(line, "# "))) + "\n")
-		case strings.HasPrefix(trimmed, "|--") || strings.HasPrefix(trimmed, "|-"):
-		case strings.HasPrefix(trimmed, "|"):
-			flush()
-			cells := tableCells(trimmed)
-			if header == nil {
-				header = cells
-				continue
-			}
-			b.WriteString(tableRow(header, cells, width))
-		default:
-			if strings.HasPrefix(trimmed, "- ") || numbered(trimmed) {
-				flush()
-				indent = "  "
-			}
-			paragraph = append(paragraph, trimmed)
-		}
-	}
-	flush()
-	return strings.TrimRight(b.String(), "\n") + "\n"
-}
-
-func numbered(line string) bool {
-	number, _, ok := strings.Cut(line, ". ")
-	return ok && number != "" && strings.Trim(number, "0123456789") == ""
-}
-
-func tableCells(line string) []string {
-	const bar = "\x00"
-	line = strings.ReplaceAll(strings.Trim(line, "|"), `\|`, bar)
-	var cells []string
-	for cell := range strings.SplitSeq(line, "|") {
-		cells = append(cells, inline(strings.TrimSpace(strings.ReplaceAll(cell, bar, "|"))))
-	}
-	return cells
-}
-
-// tableRow is the first cell of a row, and below it the others: the last without its heading,
-// because it is the meaning of the first.
-func tableRow(header, cells []string, width int) string {
-	text := wrap(cells[0], "", width)
-	for i, cell := range cells[1:] {
-		switch {
-		case cell == "":
-		case i+2 < len(cells) && i+1 < len(header):
-			text += wrap(header[i+1]+": "+cell, "    ", width)
-		default:
-			text += wrap(cell, "    ", width)
-		}
-	}
-	return text
-}
-
-// inline is a text without marks: a link is its text, and code stands for itself.
-func inline(text string) string {
-	var b strings.Builder
-	for text != "" {
-		before, rest, ok := strings.Cut(text, "](")
-		open := strings.LastIndex(before, "[")
-		_, after, closed := strings.Cut(rest, ")")
-		if !ok || open < 0 || !closed {
-			break
-		}
-		b.WriteString(before[:open] + before[open+1:])
-		text = after
-	}
-	b.WriteString(text)
-	return strings.NewReplacer("`", "", "**", "").Replace(b.String())
-}
-
-// hang indents the lines of a text after the first.
-func hang(text, indent string) string {
-	first, rest, more := strings.Cut(strings.TrimSuffix(text, "\n"), "\n")
-	if !more {
-		return text
-	}
-	return first + "\n" + indent + strings.ReplaceAll(rest, "\n", "\n"+indent) + "\n"
-}
-
-// wrap breaks a text at spaces into lines of at most width columns.
-func wrap(text, indent string, width int) string {
-	var b strings.Builder
-	column := 0
-	for word := range strings.FieldsSeq(text) {
-		length := utf8.RuneCountInString(word)
-		switch {
-		case column == 0:
-			b.WriteString(indent)
-			column = len(indent)
-		case column+1+length > width:
-			b.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			b.WriteString(" ")
-			column++
-		}
-		b.WriteString(word)
-		column += length
-	}
-	return b.String() + "\n"
 }
