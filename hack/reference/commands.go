@@ -165,7 +165,10 @@ func flagsOf(set *pflag.FlagSet) (rows []flag) {
 
 // table writes flags, sorted by their long names.
 func table(b *strings.Builder, rows []flag) {
-	long := func(f flag) string { return f.name[strings.Index(f.name, "--"):] }
+	long := func(f flag) string {
+		_, name, _ := strings.Cut(f.name, "--")
+		return name
+	}
 	slices.SortFunc(rows, func(a, b flag) int { return cmp.Compare(long(a), long(b)) })
 	b.WriteString("| flag | meaning |\n|---|---|\n")
 	for _, row := range rows {

@@ -22,11 +22,14 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/root"
 )
 
-func main() {
+func main() { os.Exit(start()) }
+
+func start() int {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 func run(args []string) error {

@@ -77,7 +77,7 @@ var sections = []struct {
 		{"verification/v1", "the problems of the artifacts of a tool", "`artifacts verify`"},
 		{"version/v1", "the versions of evalbox and of the engine", "`version`"},
 	}},
-	{"Files of runs, jobs and gates", "", "file", []form{
+	{"Files of runs, jobs and gates", "[upgrade.md](guides/upgrade.md) says what another version does with them.", "file", []form{
 		{"env-snapshot/v1", "the environment of the commands of a gate", "in a gate directory"},
 		{"event/v1", "one step of a job", "`jobs/ID/events.jsonl` of a [log of trials](trials.md)"},
 		{"gate-outputs/v1", "the files of one command that were kept", "in a gate directory"},
