@@ -899,7 +899,7 @@ func TestPooledRunsAreAdoptedAtEveryStep(t *testing.T) {
 func TestTheNextRunRemovesWhatADeadPoolLeft(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r, _ := diePooled(t, fake, "staged", some("true"))
-	require.Len(t, fake.Containers(), 2)
+	require.GreaterOrEqual(t, len(fake.Containers()), 2) // one more if the pool was filled again before it died
 	_, err := r.Run(t.Context(), some("true"))
 	require.NoError(t, err)
 	r.behind.wait()

@@ -54,6 +54,7 @@ func Mmdebstrap(ctx context.Context, b images.Bootstrap, w io.Writer, progress f
 		fmt.Sprintf("SOURCE_DATE_EPOCH=%d", b.Epoch.Unix()))
 	cmd.Env = append(cmd.Env, aptProxies(ctx)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ownMounts(cmd.SysProcAttr) // what it mounts goes with it, even if it is killed
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = mmdebstrapGrace
 	err = cmd.Run()
