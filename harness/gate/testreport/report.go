@@ -261,7 +261,7 @@ func (k *keeper) took(id string, seconds float64) {
 	if k.seconds == nil {
 		k.seconds = map[string]float64{}
 	}
-	if id = name(id); seconds > 0 && seconds < maxSeconds && len(k.seconds) < MaxCases {
+	if id = name(id); seconds >= 0 && seconds < maxSeconds && len(k.seconds) < MaxCases {
 		k.seconds[id] += seconds
 	}
 }
