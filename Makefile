@@ -43,8 +43,9 @@ GUIDES        ?= .
 GUIDE_TEST    := go test -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./hack/guides -run 'TestGuides/$(GUIDES)' $(GUIDE_FLAGS)
 # The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
 CLUSTERS      ?= kubernetes
-# What is tested on every engine; the rest needs none and is tested once.
-ON_EVERY      := ./sandbox/... ./images/... ./cmd/sandbox/... ./hack/hostile ./hack/faults/...
+# What is tested on every engine. The scripts of the command line run on the first one, the guides on the current
+# one; the rest needs no engine.
+ON_EVERY      := ./sandbox/... ./images/... ./hack/hostile ./hack/faults/...
 EXAMPLE       := run --input examples/digits/input examples/digits/train.py
 
 # The hostile suite writes its table here: probes against engines.
@@ -186,9 +187,10 @@ test-browser: image ## the page of sandbox browse, and reports, in a real browse
 
 # GUIDES chooses guides by name, and GUIDE_FLAGS=-update writes what their commands print into the pages.
 .PHONY: test-guides
-test-guides: image engines ## every command of the guides in docs/guides (GUIDES=NAME for one)
-	@$(AS_ROOT) hack/engine run $(firstword $(ENGINES)) $(GUIDE_TEST) -settings ,ssh
-	@$(AS_ROOT) hack/engine run current $(GUIDE_TEST) -settings gpus
+test-guides: image ## every command of the guides in docs/guides (GUIDES=NAME for one)
+	@hack/setup.sh test-tools python-tools
+	@hack/engine build current
+	@$(AS_ROOT) hack/engine run current $(GUIDE_TEST) -settings ,ssh,gpus
 
 # The tests import the package from the wheel.
 .PHONY: test-python
