@@ -41,6 +41,8 @@ class CommandLines(unittest.TestCase):
         env = {"A": "1", "B": "x=y z"}
         self.assertEqual(self.line("a.py", env=env), ["--env=A=1", "--env=B=x=y z", "a.py"])
         self.assertEqual(self.line("a.py", mounts={"h.py": "h.py"})[0], "--mount=h.py:h.py")
+        for hosts in ("a.org", ["a.org"]):
+            self.assertEqual(self.line("a.py", allow_host=hosts), ["--allow-host=a.org", "a.py"])
         options = {
             "pids_limit": 5,
             "keep": True,
@@ -122,7 +124,7 @@ class Faults(unittest.TestCase):
     def test_left_behind(self) -> None:
         """A process that holds the streams of the command does not hold us up."""
         begun = time.monotonic()
-        self.fails("sleep 30 >/dev/null & exit 1")
+        self.fails("sleep 30 >/dev/null & exec >&-; sleep 0.2; exit 1")
         self.assertLess(time.monotonic() - begun, 10)
 
     def test_exception_of_the_callback(self) -> None:
@@ -142,17 +144,20 @@ class Faults(unittest.TestCase):
     def test_deaf_command(self) -> None:
         """Ctrl-C again and again ends a command that does not listen."""
         stand_in(self, f"trap '' TERM; echo '{event(event='started')}'; while :; do sleep 0.05; done")
-        signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
         previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
-            with self.assertRaises(KeyboardInterrupt):
-                evalbox.run("a.py")
+            with self.assertRaises(KeyboardInterrupt), evalbox.start("a.py") as run:
+                self.assertEqual(next(run).event, "started")
+                signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
+                run.result()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, previous)
 
         async def cancelled() -> None:
-            task = asyncio.ensure_future(aio.run("a.py"))
+            run = aio.start("a.py")
+            self.assertEqual((await run.__anext__()).event, "started")
+            task = asyncio.ensure_future(run.result())
             for _ in range(4):
                 await asyncio.sleep(0.3)
                 task.cancel()
@@ -162,6 +167,25 @@ class Faults(unittest.TestCase):
             asyncio.run(cancelled())
         with self.assertRaises(ChildProcessError):  # no zombie
             os.waitpid(-1, os.WNOHANG)
+
+    def test_cancelled_at_once(self) -> None:
+        """However early a task is cancelled, and how often: its command has ended."""
+        stand_in(self, "trap 'exit 1' TERM; while :; do sleep 0.05; done")
+
+        async def cancelled(steps: int) -> None:
+            task = asyncio.ensure_future(aio.run("a.py"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.sleep(0)
+            task.cancel()
+            await task
+
+        for steps in range(6):
+            with self.assertRaises(asyncio.CancelledError):
+                asyncio.run(cancelled(steps))
+            with self.assertRaises(ChildProcessError):
+                os.waitpid(-1, os.WNOHANG)
 
     def test_no_command(self) -> None:
         with mock.patch.dict(os.environ, PATH="/nowhere"):

@@ -1,6 +1,7 @@
 """Workspaces with the real command, also against hostile files."""
 
 import asyncio
+import dataclasses
 import os
 import pathlib
 import unittest
@@ -48,12 +49,41 @@ class Workspaces(Engine):
             self.assertEqual(box.exec(["/etc/passwd"]).exit_code, 126)
             result = box.exec(["sh", "-c", "rm -rf /work/final/files"])
             self.assertEqual((result.exit_code, box.read_text("kept")), (0, "1\n"))
-        with self.assertRaises(TypeError):
-            evalbox.Workspace(memry="1g")
         with evalbox.Workspace(options={"disk": "10m"}) as box:
             box.write_file("large", b"x" * (20 << 20))
             self.assertNotEqual(box.exec(["touch", "new"]).exit_code, 0)
             self.assertEqual(len(box.read_file("large")), 20 << 20)
+
+    def test_misuse(self) -> None:
+        for setting in ("memry", "input", "final", "program"):
+            with self.assertRaisesRegex(TypeError, setting):
+                evalbox.Workspace(**{setting: "1g"})
+        with evalbox.Workspace() as box, self.assertRaisesRegex(TypeError, "give its words"):
+            box.exec("ls -l")
+
+    def test_deep_directories(self) -> None:
+        with evalbox.Workspace() as box:
+            box.exec(
+                ["python3", "-c", "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')\nos.chmod('.', 0)"]
+            )
+            self.assertEqual(box.exec(["sh", "-c", "find . | wc -l"]).stdout, "1501\n")
+            box.exec(
+                ["python3", "-c", "import os\nfor _ in range(6000): os.mkdir('d'); os.chdir('d')"], cwd="/work/final"
+            )
+        self.assertFalse(box.directory.parent.exists())
+
+    def test_container_that_stays(self) -> None:
+        """Its processes may change what it left, so nothing of that is taken over, or touched before the end."""
+        with evalbox.Workspace() as box:
+            box.write_file("a", "1")
+            result = box.exec(["true"])
+            left = box.directory.parent / "next/files"
+            left.mkdir(parents=True)
+            left.chmod(0o700)
+            box._accept(dataclasses.replace(result, container_left=True))
+            self.assertEqual([path.stat().st_mode & 0o777 for path in box.directory.parent.glob("*/files")], [0o700])
+            self.assertEqual(box.exec(["cat", "a"]).stdout, "1")
+        self.assertFalse(box.directory.parent.exists())
 
     def test_hostile_links(self) -> None:
         secret = self.directory / "secret"

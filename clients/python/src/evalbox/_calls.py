@@ -255,7 +255,7 @@ def run(
     stdin: Union[str, bytes, None] = None,
     mounts: Optional[Mapping[str, str]] = None,
     image: Optional[str] = None,
-    allow_host: Sequence[str] = (),
+    allow_host: Union[str, Sequence[str]] = (),
     name: Optional[str] = None,
     on_output: Optional[OnOutput] = None,
     options: Optional[Options] = None,
@@ -270,7 +270,7 @@ def run(
     gpus: a number, "all", or devices such as "0,1"
     env: environment variables; stdin: the program's stdin, empty by default
     mounts: files and directories of this machine, each with the path where the program finds it
-    allow_host: hosts that the program may reach; the settings must permit it
+    allow_host: host that the program may reach, or several; the settings must permit it
     on_output: called with "stdout" or "stderr" and each piece of output, while the program runs
     options: every other flag of `sandbox run`, such as {"pids-limit": 64, "keep": True}
 
@@ -287,7 +287,7 @@ def run(
         env=env,
         mount=mounts,
         image=image,
-        allow_host=list(allow_host),
+        allow_host=allow_host if isinstance(allow_host, str) else list(allow_host),
         name=name,
         interactive=True if stdin is not None and program != "-" else None,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import inspect
 import os
-import shutil
 import stat
+import subprocess
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -37,6 +38,9 @@ class Files:
 
     def __init__(self, **settings: Any) -> None:
         inspect.signature(_calls.run).bind([], **settings)  # a wrong name is reported now
+        for name in ("input", "final"):
+            if name in settings:
+                raise TypeError(f"a workspace has no parameter {name!r}: its files are the input and the output")
         self._settings = settings
         self._root = Path(tempfile.mkdtemp(prefix="evalbox-workspace-"))
         self._files, self._next, self._old = self._root / "files", self._root / "next", self._root / "old"
@@ -55,6 +59,8 @@ class Files:
         env: Optional[Mapping[str, str]],
         more: Mapping[str, Any],
     ) -> Call[Event, Result]:
+        if isinstance(command, str):
+            raise TypeError('the command is a text: give its words, such as ["ls", "-l"], or ["sh", "-c", command]')
         given = {name: value for name, value in more.items() if value is not None}
         env = {**(self._settings.get("env") or {}), **(env or {})}
         settings: Dict[str, Any] = {**self._settings, **given, "input": self._files, "final": self._next, "env": env}
@@ -65,16 +71,23 @@ class Files:
     def _accept(self, result: Result) -> Result:
         """Takes over what a run left. One whose processes may still be there changes nothing."""
         new = self._next / "files"
-        if not result.container_left and _is(new, stat.S_ISDIR):
+        if result.container_left and _is(self._next, stat.S_ISDIR):
+            self._next.rename(tempfile.mkdtemp(dir=self._root))  # only deleted, at the end: programs may change it
+        elif _is(new, stat.S_ISDIR):
             _open_modes(new)
             self._files.rename(self._old)
             new.rename(self._files)
             self._remove(self._old)
         self._remove(self._next)
         outputs = [
-            replace(output, path=output.path[6:], file=self._files / output.file.relative_to(new))
+            replace(
+                output,
+                path=output.path[6:],
+                path_base64=_cut(output.path_base64),
+                file=self._files / output.file.relative_to(new),
+            )
             for output in result.outputs
-            if output.path.startswith("files/")
+            if new in output.file.parents
         ]
         summary = result.summary.replace(f" in {self._next}", "")
         return replace(result, outputs=tuple(outputs), final=self._files, summary=summary)
@@ -82,7 +95,7 @@ class Files:
     def _remove(self, path: Path) -> None:
         if _is(path, stat.S_ISDIR):
             _open_modes(path)
-            shutil.rmtree(path)
+            _delete(path)
 
     def _read(self, path: str, limit: int) -> bytes:
         with self._parent(path, make=False) as (parent, name):
@@ -145,7 +158,9 @@ class Files:
             raise PermissionError(errno.EPERM, "is a symbolic link or behind one; links are not followed", path)
 
     def _close(self) -> None:
-        self._remove(self._root)
+        self._remove(self._next)
+        self._remove(self._files)
+        _delete(self._root)
 
 
 class Workspace(Files):
@@ -216,12 +231,21 @@ def _is(path: Union[str, Path], kind: Any, parent: Optional[int] = None) -> bool
         return False
 
 
+def _cut(path_base64: str) -> str:
+    return base64.b64encode(base64.b64decode(path_base64)[6:]).decode()
+
+
 def _open_modes(top: Path) -> None:
     """Lets this user change, and the user of the next run read, what a program left."""
-    top.chmod(0o755)
-    with os.scandir(top) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                _open_modes(Path(entry.path))
-            elif entry.is_file(follow_symlinks=False):
-                os.chmod(entry.path, 0o755 if entry.stat(follow_symlinks=False).st_mode & 0o111 else 0o644)
+    _tool("chmod", "-R", "a=rX,u+w", top)
+
+
+def _delete(top: Path) -> None:
+    _tool("rm", "-rf", top)
+    if os.path.lexists(top):
+        raise OSError(errno.ENOTEMPTY, "cannot be deleted", str(top))
+
+
+def _tool(*command: Union[str, Path]) -> None:
+    """Runs a command of this machine. It follows no link, and no directory is too deep for it."""
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

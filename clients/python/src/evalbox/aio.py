@@ -7,7 +7,8 @@ import signal
 import tempfile
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Deque, Generic, Mapping, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Deque, Generic, Mapping, Optional, Sequence, Type, TypeVar
+from typing import Union
 
 from . import _calls
 from ._calls import Call, Duration, E, OnOutput, T, executable, not_found
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
     P = ParamSpec("P")
+
+R = TypeVar("R")
 
 __all__ = ["Run", "Workspace", "batch", "evaluate", "exec_contract", "rank", "run", "start"]
 
@@ -102,10 +105,11 @@ class Run(Generic[E, T]):
                 )
             )
             try:
-                self._process = await asyncio.shield(begun)
+                self._process = await _to_end(begun)
             except asyncio.CancelledError:
-                self._process = await begun
-                await self.close()
+                if begun.exception() is None:
+                    self._process = begun.result()
+                    await self.close()
                 raise
             except FileNotFoundError:
                 raise not_found() from None
@@ -123,7 +127,8 @@ class Run(Generic[E, T]):
         piece = await process.stdout.read(CHUNK)  # type: ignore[union-attr]
         if piece:
             return piece
-        await process.wait()
+        while process.returncode is None:  # wait() also waits for the end of stderr in some versions of Python
+            await asyncio.sleep(0.01)
         await asyncio.wait([self._stderr], timeout=0.1)  # a process that the command left behind may hold it
         self._stderr.cancel()
         process._transport.close()  # type: ignore[attr-defined]
@@ -147,6 +152,25 @@ class Run(Generic[E, T]):
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
+
+
+async def _to_end(awaitable: Awaitable[R]) -> R:
+    """Waits for the end of what must not stay half done, also if the task is cancelled."""
+    ending = asyncio.ensure_future(awaitable)
+    cancelled: Optional[asyncio.CancelledError] = None
+    while not ending.done():
+        try:
+            await asyncio.wait([ending])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled:
+        ending.exception()  # nobody else asks for it
+        raise cancelled
+    return ending.result()
+
+
+async def _in_thread(function: Callable[..., R], *args: Any) -> R:
+    return await _to_end(asyncio.to_thread(function, *args))
 
 
 def _waits(function: Callable[P, Call[E, T]]) -> Callable[P, Awaitable[T]]:
@@ -198,15 +222,16 @@ class Workspace(Files):
     ) -> Result:
         """Runs a command of the image: see `evalbox.Workspace.exec`."""
         async with self._lock:
-            call = self._call(command, cwd, env, {"stdin": stdin, "timeout": timeout, "on_output": on_output})
+            more = {"stdin": stdin, "timeout": timeout, "on_output": on_output}
+            call = await _in_thread(self._call, command, cwd, env, more)
             async with Run(call) as process:
                 result = await process.result()
-            return self._accept(result)
+            return await _in_thread(self._accept, result)
 
     async def read_file(self, path: str, *, limit: int = READ_LIMIT) -> bytes:
         """The content of a regular file. A larger one, a link and a directory are an OSError."""
         async with self._lock:
-            return await asyncio.to_thread(self._read, path, limit)
+            return await _in_thread(self._read, path, limit)
 
     async def read_text(self, path: str, *, limit: int = READ_LIMIT) -> str:
         """The content of a regular file as UTF-8."""
@@ -215,12 +240,12 @@ class Workspace(Files):
     async def write_file(self, path: str, contents: Union[str, bytes]) -> None:
         """Writes a file, and makes its directories."""
         async with self._lock:
-            await asyncio.to_thread(self._write, path, contents)
+            await _in_thread(self._write, path, contents)
 
     async def close(self) -> None:
         """Deletes the files."""
         async with self._lock:
-            await asyncio.to_thread(self._close)
+            await _in_thread(self._close)
 
     async def __aenter__(self) -> Workspace:
         return self
