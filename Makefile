@@ -6,7 +6,9 @@ MAKEFLAGS += --no-print-directory
 
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//' | grep . || echo dev)
 IMAGE         ?= debian
-SANDBOX       := bin/sandbox
+# Where the command, its completions and its man pages are built.
+BIN           ?= bin
+SANDBOX       := $(BIN)/sandbox
 # The image that carries evalbox's own programs into pods.
 ARCH          ?= amd64
 INIT_IMAGE    ?= bin/evalbox-init.tar
@@ -89,8 +91,8 @@ build: ## build the CLI: bin/sandbox
 
 .PHONY: completions
 completions: build ## write the completions for bash, zsh and fish: bin/completions
-	@mkdir -p bin/completions
-	@for shell in bash zsh fish; do $(SANDBOX) completion $$shell > bin/completions/sandbox.$$shell; done
+	@mkdir -p $(BIN)/completions
+	@for shell in bash zsh fish; do $(SANDBOX) completion $$shell > $(BIN)/completions/sandbox.$$shell; done
 
 .PHONY: init-image
 init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-init.tar (ARCH=amd64)
@@ -100,8 +102,8 @@ init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-i
 
 .PHONY: man
 man: ## write the man pages: bin/man
-	@rm -rf bin/man
-	@go run ./hack/reference man '$(VERSION)' bin/man
+	@rm -rf $(BIN)/man
+	@go run ./hack/reference man '$(VERSION)' $(BIN)/man
 
 .PHONY: reference
 reference: ## write docs/commands.md and docs/schemas.md anew
@@ -110,11 +112,11 @@ reference: ## write docs/commands.md and docs/schemas.md anew
 .PHONY: install
 install: completions man ## install the command, its completions and man pages (PREFIX=/usr/local)
 	@install -D -m 0755 $(SANDBOX) $(DESTDIR)$(PREFIX)/bin/sandbox
-	@install -D -m 0644 bin/completions/sandbox.bash $(SHARE)/bash-completion/completions/sandbox
-	@install -D -m 0644 bin/completions/sandbox.zsh $(SHARE)/zsh/site-functions/_sandbox
-	@install -D -m 0644 bin/completions/sandbox.fish $(SHARE)/fish/vendor_completions.d/sandbox.fish
+	@install -D -m 0644 $(BIN)/completions/sandbox.bash $(SHARE)/bash-completion/completions/sandbox
+	@install -D -m 0644 $(BIN)/completions/sandbox.zsh $(SHARE)/zsh/site-functions/_sandbox
+	@install -D -m 0644 $(BIN)/completions/sandbox.fish $(SHARE)/fish/vendor_completions.d/sandbox.fish
 	@install -d $(SHARE)/man/man1
-	@install -m 0644 bin/man/*.1.gz $(SHARE)/man/man1
+	@install -m 0644 $(BIN)/man/*.1.gz $(SHARE)/man/man1
 	@echo 'installed $(DESTDIR)$(PREFIX)/bin/sandbox'
 
 .PHONY: uninstall

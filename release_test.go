@@ -125,8 +125,9 @@ func TestReleaseNotes(t *testing.T) {
 // of them.
 func TestInstall(t *testing.T) {
 	root := t.TempDir()
+	built := t.TempDir() // not bin, which others use
 	target := func(name string) {
-		cmd := exec.CommandContext(t.Context(), "make", name, "DESTDIR="+root, "PREFIX=/usr", "VERSION=1.2.3")
+		cmd := exec.CommandContext(t.Context(), "make", name, "DESTDIR="+root, "PREFIX=/usr", "VERSION=1.2.3", "BIN="+built)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
