@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +50,19 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 	require.Greater(t, checked, 140)
+}
+
+// TestTopicsAreNotCommands: `sandbox help NAME` explains the command of this name, if there is one.
+func TestTopicsAreNotCommands(t *testing.T) {
+	var out bytes.Buffer
+	require.Zero(t, Run(t.Context(), []string{"help", "topics"}, cli.Streams{Out: &out, Err: io.Discard}))
+	found := regexp.MustCompile(`(?m)^  (\S+)  `).FindAllStringSubmatch(out.String(), -1)
+	require.Greater(t, len(found), 30)
+	for _, topic := range found {
+		_, rest, err := root.New(cli.New(cli.Streams{})).Find(topic[1:])
+		require.NoError(t, err)
+		assert.Equal(t, topic[1:], rest, "no command")
+	}
 }
 
 // documentedCommands are the arguments of each command sandbox in the blocks of a page that a shell reads.

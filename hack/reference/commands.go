@@ -108,7 +108,8 @@ func common(all []*cobra.Command, keys []string) map[string]flag {
 	}
 	rows := map[string]flag{}
 	for f, n := range count {
-		if former, ok := rows[f.name]; n > 1 && (!ok || n > count[former]) {
+		former, ok := rows[f.name]
+		if n > 1 && (!ok || cmp.Or(cmp.Compare(n, count[former]), cmp.Compare(former.meaning, f.meaning)) > 0) {
 			rows[f.name] = f
 		}
 	}

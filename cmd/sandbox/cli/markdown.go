@@ -37,7 +37,7 @@ func plainText(source string, width int) string {
 		case strings.HasPrefix(line, "#"):
 			flush()
 			b.WriteString(strings.ToUpper(inline(strings.TrimLeft(line, "# "))) + "\n")
-		case strings.HasPrefix(trimmed, "|--") || strings.HasPrefix(trimmed, "|-"):
+		case strings.HasPrefix(trimmed, "|-"): // the line between the head of a table and its rows
 		case strings.HasPrefix(trimmed, "|"):
 			flush()
 			cells := tableCells(trimmed)
