@@ -1,8 +1,6 @@
 // Package docs holds the pages that `sandbox help TOPIC` shows.
 package docs
 
-//go:generate make -C .. reference
-
 import "embed"
 
 // Pages are the pages, such as settings.md. README.md is their index.

@@ -92,6 +92,9 @@ func documentedCommands(page string) [][]string {
 			}
 		}
 		line = ""
+		if strings.HasPrefix(part, "sandbox: run: unknown flag: ") { // the page shows a wrong command, and this is its answer
+			commands = commands[:len(commands)-1]
+		}
 	}
 	return commands
 }

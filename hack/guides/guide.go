@@ -127,7 +127,7 @@ var figures = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d+)?Z?)?\b`), "TIME"},
 	{regexp.MustCompile(`\b(sha256:)?[0-9a-f]{7,64}(…|\b)`), "#"}, // and a number of seven digits
 	{regexp.MustCompile(`\b(\d+h)?\d+[hm]\d+(m|s|m\d+s)\b`), "#"},
-	{regexp.MustCompile(`-?\d+([.,:]\d+)*(e[-+]?\d+)?( ?([KMGT]i?B|kB|B|ns|µs|ms|s|min|m|h|d|%)\b)?`), "#"},
+	{regexp.MustCompile(`\d+([.,:]\d+)*(e[-+]?\d+)?( ?([KMGT]i?B|kB|B|ns|µs|ms|s|min|m|h|d|%)\b)?`), "#"},
 	{regexp.MustCompile(`#(#|%)+`), "#"},
 	{regexp.MustCompile(`[ \t]+`), " "},
 }

@@ -50,8 +50,9 @@ func TestMatches(t *testing.T) {
 		{"a … c\n", "a b\nc\n", false},
 		{"sha256:6cb9d8e7f0 2 % 90%\n", "sha256:6cb9d8e7f0aa 100 % 9%\n", true},
 		{"decade\n", "facade\n", false}, // seven hex digits and more are a hash
-		{"1.5e-3 -1\n", "7 2\n", true},
 		{"999999 bytes\n", "1000000 bytes\n", true},
+		{"1.5e-3 -1\n", "7 -2\n", true},
+		{"a-…-py3.whl\n", "a-0.1.2+a4fd2430-py3.whl\n", true},
 		{"at 2026-01-02T15:04:05Z\n", "at 2027-01-02T15:04:05.123Z\n", true},
 	} {
 		assert.Equal(t, c.want, Matches(c.shown, c.printed), "%q and %q", c.shown, c.printed)

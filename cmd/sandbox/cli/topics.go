@@ -40,7 +40,7 @@ func topics() ([]topic, error) {
 		if !ok || len(cells) != 3 {
 			continue
 		}
-		t := topic{name: strings.Trim(cells[2], " `"), short: strings.TrimSpace(cells[1]), part: part}
+		t := topic{name: strings.Trim(cells[2], " `"), short: inline(strings.TrimSpace(cells[1])), part: part}
 		t.page, t.section, _ = strings.Cut(strings.TrimSuffix(strings.TrimSpace(link), ")"), "#")
 		found = append(found, t)
 	}
