@@ -187,6 +187,23 @@ class Faults(unittest.TestCase):
             asyncio.run(cancelled())
         self.assertEqual(done, [1])
 
+    def test_forgotten_run(self) -> None:
+        """A loop that is left early asks the command to end."""
+        stand_in(
+            self, f"trap 'touch $0.ended; exit 1' TERM; echo '{event(event='started')}'; while :; do sleep 0.05; done"
+        )
+        ended = pathlib.Path(os.environ["EVALBOX_SANDBOX"] + ".ended")
+
+        async def forgotten() -> None:
+            async for _ in aio.start("a.py"):
+                break
+            end = time.monotonic() + 10
+            while not ended.exists() and time.monotonic() < end:
+                await asyncio.sleep(0.02)
+
+        asyncio.run(forgotten())
+        self.assertTrue(ended.exists())
+
     def test_no_command(self) -> None:
         with mock.patch.dict(os.environ, PATH="/nowhere"):
             for call in (lambda: evalbox.run("a.py"), lambda: asyncio.run(aio.run("a.py"))):

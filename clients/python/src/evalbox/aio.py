@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import tempfile
 from collections import deque
@@ -28,7 +29,10 @@ __all__ = ["Run", "Workspace", "batch", "evaluate", "exec_contract", "rank", "ru
 
 
 class Run(Generic[E, T]):
-    """A command that runs, for `async with` and `async for`. See `evalbox.Run`."""
+    """A command that runs, for `async with` and `async for`. See `evalbox.Run`.
+
+    The end of `async with` waits for the end of the command. Leave a loop early only there.
+    """
 
     def __init__(self, call: Call[E, T]) -> None:
         self._call, self._reader = call, call.reader()
@@ -92,6 +96,9 @@ class Run(Generic[E, T]):
         if cancelled:
             raise cancelled
 
+    def __del__(self) -> None:
+        self.stop()
+
     async def _begin(self) -> asyncio.subprocess.Process:
         if self._process is not None:
             return self._process
@@ -123,7 +130,7 @@ class Run(Generic[E, T]):
             return None
         process = await self._begin()
         if self._stderr is None:
-            self._stderr = asyncio.ensure_future(self._read_stderr(process))
+            self._stderr = asyncio.ensure_future(_read_all(process.stderr, self._reader.feed_stderr))
         piece = await process.stdout.read(CHUNK)  # type: ignore[union-attr]
         if piece:
             return piece
@@ -135,12 +142,6 @@ class Run(Generic[E, T]):
         self._over = True
         return None
 
-    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
-        piece = await process.stderr.read(CHUNK)  # type: ignore[union-attr]
-        while piece:
-            self._reader.feed_stderr(piece)
-            piece = await process.stderr.read(CHUNK)  # type: ignore[union-attr]
-
     async def _drain(self) -> None:
         while await self._read() is not None:
             pass
@@ -151,7 +152,13 @@ class Run(Generic[E, T]):
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(number)
+            with contextlib.suppress(ProcessLookupError):  # the event loop is closed
+                self._process.send_signal(number)
+
+
+async def _read_all(stream: Optional[asyncio.StreamReader], feed: Callable[[bytes], None]) -> None:
+    while piece := await stream.read(CHUNK):  # type: ignore[union-attr]
+        feed(piece)
 
 
 async def _to_end(awaitable: Awaitable[R]) -> R:
