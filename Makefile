@@ -56,6 +56,9 @@ HOSTILE_TABLE := $(CURDIR)/.cache/hostile
 # Debian's Python, for which hack/setup.sh installs packages.
 PYTHON        ?= /usr/bin/python3
 
+# Programs, vet and lint are compiled as the command is, so that one build of the dependencies serves all.
+GO_RUN        := CGO_ENABLED=0 go run -trimpath
+
 # What says which engine is meant.
 ENGINE_ENV    := DOCKER_HOST,DOCKER_CONTEXT,DOCKER_CONFIG,DOCKER_TLS,DOCKER_TLS_VERIFY,DOCKER_CERT_PATH,DOCKER_API_VERSION
 
@@ -97,17 +100,17 @@ completions: build ## write the completions for bash, zsh and fish: bin/completi
 .PHONY: init-image
 init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-init.tar (ARCH=amd64)
 	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/porter-$(ARCH) ./cmd/sandbox-porter
-	@go run ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
+	@$(GO_RUN) ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
 	@echo '$(INIT_IMAGE): docker load, or sandbox image push $(INIT_IMAGE) REGISTRY/REPOSITORY'
 
 .PHONY: man
 man: ## write the man pages: bin/man
 	@rm -rf $(BIN)/man
-	@go run ./hack/reference man '$(VERSION)' $(BIN)/man
+	@$(GO_RUN) ./hack/reference man '$(VERSION)' $(BIN)/man
 
 .PHONY: reference
 reference: ## write docs/commands.md and docs/schemas.md anew
-	@go run ./hack/reference pages
+	@$(GO_RUN) ./hack/reference pages
 
 .PHONY: install
 install: completions man ## install the command, its completions and man pages (PREFIX=/usr/local)
@@ -237,7 +240,7 @@ cover: image ## how much of harness/invoke its tests reach; fails below 90 %
 
 .PHONY: lint
 lint: $(LINT) ## golangci-lint; see also format-check and vet
-	$(LINT) run
+	CGO_ENABLED=0 GOFLAGS=-trimpath $(LINT) run
 
 .PHONY: vulncheck
 vulncheck: $(VULNCHECK) ## known vulnerabilities in what the code calls (VULNDB=https://vuln.go.dev); fails without its database
@@ -254,8 +257,8 @@ format-check: ## fail when a file is not formatted
 
 .PHONY: vet
 vet: ## go vet for Linux and macOS
-	GOOS=linux go vet -tags cluster,browser,guides ./...
-	GOOS=darwin go vet ./...
+	CGO_ENABLED=0 GOOS=linux go vet -trimpath -tags cluster,browser,guides ./...
+	CGO_ENABLED=0 GOOS=darwin go vet -trimpath ./...
 
 $(LINT):
 	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)

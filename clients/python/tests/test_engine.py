@@ -147,7 +147,9 @@ class Runs(Engine):
         self.assertEqual(self.status("ended"), "canceled")
 
     def test_ctrl_c(self) -> None:
-        program = "import evalbox; evalbox.run(%r, name='ctrl-c', on_output=lambda s, t: print(t, flush=True))" % STAY
+        # The tests may have been started in the background, where SIGINT is ignored.
+        program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        program += "import evalbox; evalbox.run(%r, name='ctrl-c', on_output=lambda s, t: print(t, flush=True))" % STAY
         process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         with process:
             assert process.stdout and process.stderr
