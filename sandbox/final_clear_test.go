@@ -44,7 +44,7 @@ func TestClearFinal(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(final, "thesis.tex"), []byte("years"), 0o644))
 	require.Empty(t, r.LeftBy(t.Context(), final))
 	aside := clear("r1")
-	require.Contains(t, aside, "it is now in "+final+".before-")
+	require.Contains(t, aside, "they are now in "+final+".before-")
 	kept, err := filepath.Glob(final + ".before-*/thesis.tex")
 	require.NoError(t, err)
 	require.Len(t, kept, 1)

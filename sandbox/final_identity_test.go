@@ -106,7 +106,7 @@ func TestNoFileOfTheUserIsDeleted(t *testing.T) {
 
 				res, err = r.Run(t.Context(), identityRequest("r2", final, transfer))
 				require.NoError(t, err)
-				require.Contains(t, strings.Join(res.Warnings, "\n"), "it is now in "+final+".before-r2")
+				require.Contains(t, strings.Join(res.Warnings, "\n"), "they are now in "+final+".before-r2")
 				require.Equal(t, everything, treetest.Everything(t, final+".before-r2"), "everything is there")
 				kept, err := os.Lstat(filepath.Join(final+".before-r2", c.kept))
 				require.NoError(t, err)
@@ -198,7 +198,7 @@ func TestBackupThatSomebodyWritesTo(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 0, res.ExitCode, res.Stderr)
 			require.FileExists(t, final+".before-r2/out.csv")
-			require.Contains(t, strings.Join(res.Warnings, "\n"), "it is now in "+final+".before-r2")
+			require.Contains(t, strings.Join(res.Warnings, "\n"), "they are now in "+final+".before-r2")
 		})
 	}
 }

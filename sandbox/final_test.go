@@ -52,7 +52,7 @@ func TestForeignContentOfFinalIsNeverDeleted(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(final+".before-r1", "thesis", "chapter1.tex"))
 	require.NoError(t, err)
 	require.Equal(t, "years", string(text))
-	require.Contains(t, strings.Join(res.Warnings, "\n"), "it is now in "+final+".before-r1")
+	require.Contains(t, strings.Join(res.Warnings, "\n"), "they are now in "+final+".before-r1")
 
 	// What that run left is nobody's work but its own.
 	res, err = r.Run(t.Context(), finalRequest("r2", final))
