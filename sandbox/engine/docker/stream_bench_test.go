@@ -40,5 +40,6 @@ func TestOutputCostsNoMemory(t *testing.T) {
 	allocated := func(stream []byte) float64 {
 		return testing.AllocsPerRun(3, func() { require.NoError(t, passOn(stream)) })
 	}
-	require.LessOrEqual(t, allocated(many), allocated(few)+2, "%d bytes against %d", len(many), len(few))
+	// One allocation for each frame would be hundreds more. Other goroutines of the process are counted, too.
+	require.LessOrEqual(t, allocated(many), allocated(few)+100, "%d bytes against %d", len(many), len(few))
 }
