@@ -31,8 +31,6 @@ SBOM_VERSION  := v1.10.0
 SBOM          := .cache/cyclonedx-gomod-$(SBOM_VERSION)/cyclonedx-gomod
 # The key that signs a release, for cosign: a file, env://NAME or a key of a KMS. Without it nothing is signed.
 COSIGN_KEY    ?=
-# The date of generated files: that of the commit, or without git that of the changes.
-export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)
 # Where make install puts the command; DESTDIR is put before it, for packages.
 PREFIX        ?= /usr/local
 SHARE         := $(DESTDIR)$(PREFIX)/share
@@ -41,8 +39,8 @@ PACKAGES      ?= ./...
 ENGINES       ?= floor current
 # Where the tests in a browser write pictures; empty for nowhere.
 SCREENSHOTS   ?=
-GUIDES        ?= .
-GUIDE_TEST    := go test -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./hack/guides -run 'TestGuides/$(GUIDES)' $(GUIDE_FLAGS)
+GUIDES        ?=
+GUIDE_TEST    := go test -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./hack/guides -run TestGuides -guides=$(GUIDES) $(GUIDE_FLAGS)
 # The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
 CLUSTERS      ?= kubernetes
 # What is tested on every engine. The scripts of the command line run on the first one, the guides on the current
@@ -102,6 +100,9 @@ init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-i
 	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/porter-$(ARCH) ./cmd/sandbox-porter
 	@$(GO_RUN) ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
 	@echo '$(INIT_IMAGE): docker load, or sandbox image push $(INIT_IMAGE) REGISTRY/REPOSITORY'
+
+# The date of generated files: that of the commit, or without git that of the changes.
+man python release release-dry-run: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date -r CHANGELOG.md +%s)
 
 .PHONY: man
 man: ## write the man pages: bin/man

@@ -25,6 +25,7 @@ import (
 
 var (
 	settings = flag.String("settings", "", "run the guides of these settings, separated by commas; the empty one is that of a guide that names none")
+	only     = flag.String("guides", "", "run only the guides of these names, separated by commas, such as tutorial")
 	update   = flag.Bool("update", false, "write what the commands print into the pages, where it differs")
 )
 
@@ -49,15 +50,16 @@ func TestGuides(t *testing.T) {
 		require.NoError(t, err)
 		guide, err := Parse(string(text))
 		require.NoError(t, err, page)
-		if !slices.Contains(strings.Split(*settings, ","), guide.Setting) {
+		name := strings.TrimSuffix(filepath.Base(page), ".md")
+		if !slices.Contains(strings.Split(*settings, ","), guide.Setting) || *only != "" && !slices.Contains(strings.Split(*only, ","), name) {
 			continue
 		}
 		ran++
-		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			runGuide(t, guide, page, newShell(t, repository, programs, guide.Setting))
 		})
 	}
-	require.NotZero(t, ran, "no guide has one of the settings %q", *settings)
+	require.NotZero(t, ran, "no guide has one of the settings %q and of the names %q", *settings, *only)
 }
 
 func runGuide(t *testing.T, guide Guide, page string, sh *shell) {
