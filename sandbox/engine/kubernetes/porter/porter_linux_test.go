@@ -89,6 +89,21 @@ func (p *pod) dial(context.Context) (io.ReadWriteCloser, error) {
 	return conn, err
 }
 
+// calm makes connections that are closed by the porter: a session that was cut is one that the porter has
+// let go.
+func (p *pod) calm(ctx context.Context) (io.ReadWriteCloser, error) {
+	conn, err := p.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.t.Cleanup(func() { _ = conn.Close() })
+	return calm{conn.(*net.UnixConn)}, nil
+}
+
+type calm struct{ *net.UnixConn }
+
+func (c calm) Close() error { return c.CloseWrite() }
+
 // flaky breaks every connection after a random number of bytes in either direction.
 func (p *pod) flaky(most int) Dial {
 	return func(ctx context.Context) (io.ReadWriteCloser, error) {
@@ -167,11 +182,11 @@ func TestAnotherController(t *testing.T) {
 	p := newPod(t, nil)
 	p.program("echo begun; read line; echo $line; head -c 2 <&3; echo; echo end >&2")
 	var first, second, trouble bytes.Buffer
-	a := Open(t.Context(), p.dial, "a", time.Minute, &first, io.Discard)
+	a := Open(t.Context(), p.calm, "a", time.Minute, &first, io.Discard)
 	_, err := a.Write([]byte("hel"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.passed == 3 }, time.Minute, time.Millisecond)
-	both := Open(t.Context(), p.dial, "both", time.Minute, io.Discard, io.Discard)
+	both := Open(t.Context(), p.calm, "both", time.Minute, io.Discard, io.Discard)
 	require.Eventually(t, func() bool { both.mu.Lock(); defer both.mu.Unlock(); return both.connected }, time.Minute, time.Millisecond)
 	both.Cut()
 	a.Cut()
