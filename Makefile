@@ -153,7 +153,7 @@ setup: ## make sure that a Docker engine answers and an image can be made
 
 # Only making an image needs root, so sudo comes second, unless the engine needs
 # it already. An exit code of 1 is a difference to the lock, which root does not
-# mend; what root has made is locked for the user as well.
+# fix; what root has made is locked for the user as well.
 .PHONY: image
 image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 	@ensure="$$(hack/setup.sh prefix) $(SANDBOX) image ensure $(IMAGE)"; code=0; $$ensure || code=$$?; \

@@ -24,8 +24,8 @@ import (
 
 const module = "github.com/evalbox/evalbox"
 
-// importTable says which folders of ours each folder may import, itself and the
-// folders below it apart. It is the table of docs/architecture.md; folders that
+// importTable says which directories of ours each directory may import, itself and the
+// directories below it apart. It is the table of docs/architecture.md; directories that
 // do not exist yet have their place already.
 var importTable = []struct {
 	folder string
@@ -145,7 +145,7 @@ func isOurs(importPath string) bool {
 	return importPath == module || strings.HasPrefix(importPath, module+"/")
 }
 
-// allowed says whether the table lets a package of one folder import one of
+// allowed says whether the table lets a package of one directory import one of
 // another.
 func allowed(from, to string) bool {
 	for _, row := range importTable {
@@ -234,7 +234,7 @@ func TestImportTable(t *testing.T) {
 			require.NotEmpty(t, packages)
 			for _, p := range packages {
 				from := folderOf(p.ImportPath)
-				if !assert.NotEmpty(t, from, "%s is in no folder of the import table", p.ImportPath) {
+				if !assert.NotEmpty(t, from, "%s is in no directory of the import table", p.ImportPath) {
 					continue
 				}
 				for _, to := range p.Imports {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requiredIDs are the requirements of each part, by the folder whose names its table
+// requiredIDs are the requirements of each part, by the directory whose names its table
 // has; the heading of the table is above it.
 var requiredIDs = []struct {
 	heading, folder string

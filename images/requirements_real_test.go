@@ -375,7 +375,7 @@ func standingOn(t *testing.T, eng *client.Client, base string) (ids []string) {
 }
 
 // listFiles lists everything in an image with mode, owner, time and contents. What
-// the engine puts over it in a container, and the folders that this touches, are
+// the engine puts over it in a container, and the directories that this touches, are
 // left out.
 func listFiles(t *testing.T, eng *client.Client, imageID string) string {
 	t.Helper()

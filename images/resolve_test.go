@@ -147,21 +147,21 @@ func TestContentOf(t *testing.T) {
 		change func(*Image)
 		same   bool
 	}{
-		"ID":             {func(i *Image) { i.ID = "sha256:b" }, true},
-		"created":        {func(i *Image) { i.Created = "2026-01-01T00:00:00Z" }, true},
-		"labels":         {func(i *Image) { i.Config.Labels = map[string]string{"a": "b"} }, true},
-		"variant of all": {func(i *Image) { i.Platform += "/v8" }, true},
-		"empty, not nil": {func(i *Image) { i.Config.Entrypoint = []string{} }, true},
-		"layers":         {func(i *Image) { i.Layers = []string{"l2", "l"} }, false},
-		"architecture":   {func(i *Image) { i.Platform = "linux/amd64" }, false},
-		"variant":        {func(i *Image) { i.Platform += "/v9" }, false},
-		"user":           {func(i *Image) { i.Config.User = "0" }, false},
-		"environment":    {func(i *Image) { i.Config.Env = []string{"A=1", "LD_PRELOAD=x"} }, false},
-		"entry point":    {func(i *Image) { i.Config.Entrypoint = []string{"c"} }, false},
-		"command":        {func(i *Image) { i.Config.Cmd = nil }, false},
-		"working folder": {func(i *Image) { i.Config.WorkingDir = "/" }, false},
-		"volumes":        {func(i *Image) { i.Config.Volumes = map[string]struct{}{"/v": {}} }, false},
-		"no config":      {func(i *Image) { i.Config = ocispec.ImageConfig{} }, false},
+		"ID":                {func(i *Image) { i.ID = "sha256:b" }, true},
+		"created":           {func(i *Image) { i.Created = "2026-01-01T00:00:00Z" }, true},
+		"labels":            {func(i *Image) { i.Config.Labels = map[string]string{"a": "b"} }, true},
+		"variant of all":    {func(i *Image) { i.Platform += "/v8" }, true},
+		"empty, not nil":    {func(i *Image) { i.Config.Entrypoint = []string{} }, true},
+		"layers":            {func(i *Image) { i.Layers = []string{"l2", "l"} }, false},
+		"architecture":      {func(i *Image) { i.Platform = "linux/amd64" }, false},
+		"variant":           {func(i *Image) { i.Platform += "/v9" }, false},
+		"user":              {func(i *Image) { i.Config.User = "0" }, false},
+		"environment":       {func(i *Image) { i.Config.Env = []string{"A=1", "LD_PRELOAD=x"} }, false},
+		"entry point":       {func(i *Image) { i.Config.Entrypoint = []string{"c"} }, false},
+		"command":           {func(i *Image) { i.Config.Cmd = nil }, false},
+		"working directory": {func(i *Image) { i.Config.WorkingDir = "/" }, false},
+		"volumes":           {func(i *Image) { i.Config.Volumes = map[string]struct{}{"/v": {}} }, false},
+		"no config":         {func(i *Image) { i.Config = ocispec.ImageConfig{} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := testImage("l")

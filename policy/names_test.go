@@ -18,8 +18,8 @@ func TestCheckName(t *testing.T) {
 	for why, name := range map[string]string{
 		"empty":                "",
 		"too long":             strings.Repeat("x", 65),
-		"this folder":          ".",
-		"the folder above":     "..",
+		"this directory":       ".",
+		"the directory above":  "..",
 		"hidden":               ".a",
 		"looks like a flag":    "-rf",
 		"a path":               "a/b",

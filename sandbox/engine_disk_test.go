@@ -97,7 +97,7 @@ func TestEngineHardDiskLimit(t *testing.T) {
 			"except OSError:\n    time.sleep(4)\n    raise\n",
 			status: result.StatusDiskLimit, code: 1, said: "OSError: [Errno 28] No space left on device"},
 		"many small files": {program: "for i in range(30000): open(f'final/{i}', 'w').write('x')", status: result.StatusDiskLimit, code: 1, said: "No space left on device"},
-		"many folders":     {program: "import os\nfor i in range(30000): os.mkdir(f'final/{i}')", status: result.StatusDiskLimit, code: 1, said: "No space left on device"},
+		"many directories": {program: "import os\nfor i in range(30000): os.mkdir(f'final/{i}')", status: result.StatusDiskLimit, code: 1, said: "No space left on device"},
 		"handled":          {program: "try: [open(f'final/{i}', 'wb', 0).write(bytes(4 << 20)) for i in range(9)]\nexcept OSError as e: print(e.errno)", status: result.StatusExited, said: "28\n"},
 		"sparse":           {program: "[open(f'final/{i}', 'wb').truncate(16 << 20) for i in range(9)]", status: result.StatusExited},
 		"less than that":   {program: "open('final/x', 'wb').write(bytes(15 << 20)); print('done')", status: result.StatusExited, said: "done"},

@@ -363,7 +363,7 @@ func TestEngineEgressNeedsNothingOfTheImage(t *testing.T) {
 	require.Equal(t, "200\n", res.Stdout, res.Stderr)
 }
 
-// The path of a socket is bounded by the system; that of a state folder is not.
+// The path of a socket is bounded by the system; that of a state directory is not.
 func TestEngineEgressInALongStateFolder(t *testing.T) {
 	t.Parallel()
 	s := newEgressServers(t)

@@ -37,7 +37,7 @@ import (
 type privateEngine struct {
 	t   *testing.T
 	dir string
-	// hide is a folder of ours that the daemon does not see.
+	// hide is a directory of ours that the daemon does not see.
 	hide string
 	args []string
 	// scores makes the waiter print scores, and exit with 0 on SIGTERM.
@@ -56,7 +56,7 @@ func newPrivateEngine(t *testing.T, args ...string) *privateEngine {
 	return newHidingEngine(t, "", args...)
 }
 
-// newHidingEngine is a private engine that sees another folder, which is empty, in
+// newHidingEngine is a private engine that sees another directory, which is empty, in
 // place of one of ours.
 func newHidingEngine(t *testing.T, hide string, args ...string) *privateEngine {
 	t.Helper()
@@ -128,7 +128,7 @@ func (e *privateEngine) start() error {
 
 func (e *privateEngine) signal(s syscall.Signal) { _ = e.cmd.Process.Signal(s) }
 
-// endShims ends what a killed daemon left running: shims name its folder, which
+// endShims ends what a killed daemon left running: shims name its directory, which
 // no other process does, among their arguments.
 func (e *privateEngine) endShims() {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -144,7 +144,7 @@ func (e *privateEngine) endShims() {
 	}
 }
 
-// unmount lets go of what a killed daemon left mounted below its own folder.
+// unmount lets go of what a killed daemon left mounted below its own directory.
 func (e *privateEngine) unmount() {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(e.t, err)
@@ -286,7 +286,7 @@ func TestKeptContainersAreCollected(t *testing.T) {
 	report, err := r.GC(t.Context(), sandbox.GCOptions{})
 	require.NoError(t, err)
 	require.Len(t, report.Left, 1)
-	require.Equal(t, "was told to stay (--keep)", report.Left[0].Reason)
+	require.Equal(t, "is kept (--keep)", report.Left[0].Reason)
 	report, err = r.GC(t.Context(), sandbox.GCOptions{Kept: true})
 	require.NoError(t, err)
 	require.Len(t, report.Removed, 1)

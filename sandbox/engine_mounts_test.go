@@ -19,7 +19,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/tree"
 )
 
-// project is a folder of the host as a contract has it.
+// project is a directory of the host as a contract has it.
 func project(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "project")
@@ -106,7 +106,7 @@ print("canary" in open("/proc/self/mountinfo").read())
 	})
 }
 
-// hashes are the contents and modes below a folder.
+// hashes are the contents and modes below a directory.
 func hashes(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -199,7 +199,7 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 		require.Equal(t, []string{"made/fifo: not a regular file", "made/link: not a regular file", "made/socket: not a regular file"}, skippedPaths(changed.Skipped))
 		require.Empty(t, changed.NotCopied)
 
-		// Meanwhile the folder changes on the host.
+		// Meanwhile the directory changes on the host.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "src/main.py"), []byte("edited"), 0o644))
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "src/empty"), 0o755))
 		report, err := r.ApplyTree(t.Context(), res.ID, "/repo/src", tree.ApplyOptions{})
@@ -220,7 +220,7 @@ func TestEngineTreesAreCopiedAndTheirChangesApplied(t *testing.T) {
 			"deep/a/b":      "applied: ",
 			"main.py":       "conflict: was changed meanwhile, and is not replaced",
 			"run.sh":        "applied: ",
-			"link":          "skipped: is a symlink, and only files and folders are applied",
+			"link":          "skipped: is a symlink, and only files and directories are applied",
 			"old.txt":       "applied: ",
 		}, states)
 		after := hashes(t, dir)
@@ -271,7 +271,7 @@ func TestEngineHostileTrees(t *testing.T) {
 		"many files": "import os\nfor i in range(100_000): open(f'/repo/f{i}', 'w').close()\n",
 		"deep":       "import os\nos.chdir('/repo')\nfor i in range(3000): os.mkdir('d'); os.chdir('d')\nopen('x', 'w').write('x')\n",
 		"closed":     "import os\nopen('/repo/keep', 'a').write('x'); os.mkdir('/repo/shut'); open('/repo/shut/x', 'w'); os.chmod('/repo/shut', 0); os.chmod('/repo/sub', 0); os.chmod('/repo', 0)\n",
-		"links for folders": "import os, shutil\nshutil.rmtree('/repo/sub'); os.symlink('/etc', '/repo/sub'); os.remove('/repo/keep'); os.symlink('/etc/passwd', '/repo/keep')\n" +
+		"links for directories": "import os, shutil\nshutil.rmtree('/repo/sub'); os.symlink('/etc', '/repo/sub'); os.remove('/repo/keep'); os.symlink('/etc/passwd', '/repo/keep')\n" +
 			"os.symlink('..', '/repo/up'); os.symlink('/', '/repo/root')\n",
 		"sparse": "f = open('/repo/huge', 'w'); f.truncate(19 << 30); g = open('/repo/keep', 'r+'); g.truncate(18 << 30)\n",
 	} {

@@ -71,7 +71,7 @@ func testCatalog(t *testing.T) images.Catalog {
 	return catalog
 }
 
-// newRunner is a runner on the real engine with its own state folder. At the end
+// newRunner is a runner on the real engine with its own state directory. At the end
 // of the test nothing of its runs may be left on the engine.
 func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	t.Helper()

@@ -150,7 +150,7 @@ func (a *run) notShared(ctx context.Context, err error) error {
 	}
 	if a.asked == spec.TransferBind {
 		return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: spec.TransferBind,
-			Rule: "the engine does not see the folders of this machine, so it cannot mount them"}, elsewhere.Err)
+			Rule: "the engine does not see the directories of this machine, so it cannot mount them"}, elsewhere.Err)
 	}
 	a.log.Debug("the engine does not share our files", logError, elsewhere.Err)
 	if !elsewhere.Some {

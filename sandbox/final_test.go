@@ -29,7 +29,7 @@ func finalRequest(id, final string) Request {
 	return req
 }
 
-// TestForeignContentOfFinalIsNeverDeleted names a folder with somebody's work in
+// TestForeignContentOfFinalIsNeverDeleted names a directory with somebody's work in
 // it: a typing mistake must not cost more than a rename.
 func TestForeignContentOfFinalIsNeverDeleted(t *testing.T) {
 	final := filepath.Join(t.TempDir(), "final")
@@ -87,7 +87,7 @@ func TestFailedStartPutsFinalBack(t *testing.T) {
 	require.NoDirExists(t, final+".before-r1")
 }
 
-// TestTakenNameIsLeftAlone is about a run of the same ID in another state folder:
+// TestTakenNameIsLeftAlone is about a run of the same ID in another state directory:
 // its container must survive our refusal.
 func TestTakenNameIsLeftAlone(t *testing.T) {
 	fake := enginetest.NewFake(nil)

@@ -208,7 +208,7 @@ func collectable(c engine.Found, opts GCOptions, now time.Time) (remove bool, re
 		return false, "is not ours"
 	}
 	if c.Labels[spec.LabelKeep] == "true" && !opts.Kept {
-		return false, "was told to stay (--keep)"
+		return false, "is kept (--keep)"
 	}
 	by, err := owner.Parse(c.Labels[spec.LabelOwner])
 	if err != nil {
@@ -217,7 +217,7 @@ func collectable(c engine.Found, opts GCOptions, now time.Time) (remove bool, re
 	switch by.Fate() {
 	case owner.Alive:
 		if c.Labels[spec.LabelKeep] == "true" && c.Ended {
-			return true, "was told to stay, and has ended"
+			return true, "was kept, and has ended"
 		}
 		return false, fmt.Sprintf("its owner, process %d, lives", by.PID)
 	case owner.Dead:

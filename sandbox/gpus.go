@@ -30,7 +30,7 @@ import (
 func WithGPUDir(dir string) Option {
 	return func(r *Runner) error {
 		if dir == "" {
-			return errors.New("sandbox: empty folder of GPU leases")
+			return errors.New("sandbox: empty directory of GPU leases")
 		}
 		abs, err := filepath.Abs(dir)
 		r.gpuDir = abs
@@ -142,7 +142,7 @@ func (a *run) leaseGPUs(ctx context.Context) error {
 	}
 	a.gpus.lease, inv = lease, lease.Inventory()
 	if !inv.Probed {
-		a.warn.add("health and memory of the GPUs are not known: nvidia-smi does not tell here")
+		a.warn.add("health and memory of the GPUs are not known: nvidia-smi does not report them here")
 	}
 	if ids := lease.IDs(); ids != nil {
 		names := make([]string, len(ids))
@@ -291,7 +291,7 @@ func (r *Runner) GPUs(ctx context.Context) (GPUReport, error) {
 	sources := gpu.Sources{Driver: driver, Local: info.Local, CDI: info.Host.GPUs.CDIDevices}
 	switch {
 	case !info.Local && strings.HasPrefix(info.Address, "unix://"):
-		look("nvidia-smi: not asked, whether the engine is on this machine cannot be told")
+		look("nvidia-smi: not asked, whether the engine is on this machine is not known")
 	case !info.Local:
 		look("nvidia-smi: not asked, the engine is on another machine")
 	default:
@@ -346,7 +346,7 @@ func checkGPUDir(dir string) error {
 	case err != nil:
 		refused.Rule, refused.Err = "cannot be used", fsx.Cause(err)
 	case !info.IsDir():
-		refused.Rule = "is not a folder"
+		refused.Rule = "is not a directory"
 	default:
 		return nil
 	}

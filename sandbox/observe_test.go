@@ -73,10 +73,10 @@ func TestObserveIsTruthful(t *testing.T) {
 		change               func(f *enginetest.Fake, r *Runner)
 		networkWhy, watchWhy string
 	}{
-		"no process": {func(*enginetest.Fake, *Runner) {}, "did not tell the container's process", ""},
+		"no process": {func(*enginetest.Fake, *Runner) {}, "did not report the container's process", ""},
 		"no answer": {func(f *enginetest.Fake, _ *Runner) {
 			f.Process = func(string) (int, error) { return 0, ErrEngineUnavailable }
-		}, "did not tell the container's process: container engine unavailable", ""},
+		}, "did not report the container's process: container engine unavailable", ""},
 		"another process": {func(f *enginetest.Fake, _ *Runner) {
 			f.Process = func(string) (int, error) { return os.Getpid(), nil }
 		}, "is not that of the container", ""},
@@ -122,9 +122,9 @@ func TestObserveOfARunThatNeverStarts(t *testing.T) {
 		want   *result.Observed
 	}{
 		"the container is gone": {func(f *enginetest.Fake) { f.Fail.Start = engine.ErrNoContainer }, true,
-			&result.Observed{NetworkWhy: "did not tell the container's process", WatchWhy: "the program never started"}},
+			&result.Observed{NetworkWhy: "did not report the container's process", WatchWhy: "the program never started"}},
 		"the command is not there": {func(f *enginetest.Fake) { f.Launch = enginetest.NotFound }, false,
-			&result.Observed{NetworkWhy: "did not tell the container's process", Watched: []string{"/etc/shadow"}, Opened: []string{}}},
+			&result.Observed{NetworkWhy: "did not report the container's process", Watched: []string{"/etc/shadow"}, Opened: []string{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(func(*enginetest.Program) int { panic("it ran") })

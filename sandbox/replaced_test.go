@@ -31,10 +31,10 @@ func TestReplacedMountsAreRefused(t *testing.T) {
 		replace string
 		field   string
 	}{
-		"mount":            {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub", Target: "/repo"}} }, "sub", "mount"},
-		"mounted file":     {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub/f", Target: "/repo/f"}} }, "sub/f", "mount"},
-		"enclosing folder": {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub/in", Target: "/repo"}} }, "sub", "mount"},
-		"input":            {func(r *Request, dir string) { r.Input = dir + "/sub" }, "sub", "input"},
+		"mount":               {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub", Target: "/repo"}} }, "sub", "mount"},
+		"mounted file":        {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub/f", Target: "/repo/f"}} }, "sub/f", "mount"},
+		"enclosing directory": {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub/in", Target: "/repo"}} }, "sub", "mount"},
+		"input":               {func(r *Request, dir string) { r.Input = dir + "/sub" }, "sub", "input"},
 		"hidden file": {func(r *Request, dir string) {
 			r.Mounts, r.Masks = []Mount{{Source: dir + "/sub", Target: "/repo"}}, []string{"/repo/f"}
 		}, "sub/f", "mask"},
@@ -157,7 +157,7 @@ func TestReplacedSourcesAreNotCopied(t *testing.T) {
 		"tree sent":           {func(r *Request, dir string) { r.Trees = []Tree{{Source: dir + "/sub", Target: "/repo"}} }, spec.TransferCopy},
 		"input sent":          {func(r *Request, dir string) { r.Input = dir + "/sub" }, spec.TransferCopy},
 		"mount sent":          {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub", Target: "/repo"}} }, spec.TransferCopy},
-		"file in a folder":    {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub/f", Target: "/repo/f"}} }, spec.TransferCopy},
+		"file in a directory": {func(r *Request, dir string) { r.Mounts = []Mount{{Source: dir + "/sub/f", Target: "/repo/f"}} }, spec.TransferCopy},
 		"folder in that tree": {func(r *Request, dir string) { r.Trees = []Tree{{Source: dir + "/sub/in", Target: "/repo"}} }, spec.TransferBind},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
-// newFakeRunner is a runner on a fake engine, with its own state folder. It remembers
+// newFakeRunner is a runner on a fake engine, with its own state directory. It remembers
 // nothing of other tests' engines.
 func newFakeRunner(t testing.TB, fake *enginetest.Fake, opts ...Option) *Runner {
 	t.Helper()
@@ -488,7 +488,7 @@ func TestProgramThatIsNotExecuted(t *testing.T) {
 		"not there":         {engine.LaunchError{Stage: engine.StageExec, Errno: syscall.ENOENT}, 127, result.FaultOperator, "The command is not in the image."},
 		"below a file":      {engine.LaunchError{Stage: engine.StageExec, Errno: syscall.ENOTDIR}, 127, result.FaultOperator, "The command is not in the image."},
 		"not executable":    {engine.LaunchError{Stage: engine.StageExec, Errno: syscall.EACCES}, 126, result.FaultOperator, "The command is not executable."},
-		"no folder":         {engine.LaunchError{Stage: "chdir", Errno: syscall.ENOENT}, -1, result.FaultEnvironment, "The program was not started: chdir: no such file or directory."},
+		"no directory":      {engine.LaunchError{Stage: "chdir", Errno: syscall.ENOENT}, -1, result.FaultEnvironment, "The program was not started: chdir: no such file or directory."},
 		"no way to a proxy": {engine.LaunchError{Stage: "relay", Errno: syscall.ECONNREFUSED}, -1, result.FaultEnvironment, "The program was not started: relay: connection refused."},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -145,7 +145,7 @@ func WithPolicy(p policy.Policy) Option {
 func WithStateDir(dir string) Option {
 	return func(r *Runner) (err error) {
 		if dir == "" {
-			return errors.New("sandbox: empty state folder")
+			return errors.New("sandbox: empty state directory")
 		}
 		r.store, err = record.Open(dir)
 		return err

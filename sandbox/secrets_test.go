@@ -80,7 +80,7 @@ func TestSecretsThatCannotBeRead(t *testing.T) {
 	}{
 		"no variable": {Secret{Name: "EVALBOX_NO_SUCH_VARIABLE"}, `secret "EVALBOX_NO_SUCH_VARIABLE": the caller has no such variable`},
 		"no file":     {Secret{Name: "K", File: filepath.Join(dir, "hunter2")}, `secret "K": its file cannot be read: no such file or directory`},
-		"a directory": {Secret{Name: "K", File: dir}, `secret "K": its file cannot be read: is not a regular file (a folder)`},
+		"a directory": {Secret{Name: "K", File: dir}, `secret "K": its file cannot be read: is not a regular file (a directory)`},
 		"NUL":         {Secret{Name: "K", File: write("nul", "hunter2\x00")}, `secret "K": has a value with a NUL byte`},
 		"not text":    {Secret{Name: "K", File: write("binary", "hunter2\xff")}, `secret "K": has a value that is not UTF-8`},
 		"large":       {Secret{Name: "K", File: write("large", strings.Repeat("hunter2", 50_000))}, `secret "K": takes more than 131072 bytes with its value`},

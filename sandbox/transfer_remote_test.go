@@ -121,7 +121,7 @@ func remoteRunner(t *testing.T, api *client.Client, state string) *sandbox.Runne
 const shellProgram = "cat input/data; cat input/data >final/copy; ln -s /etc/passwd final/link; echo; echo Final Validation Performance: 0.5"
 
 // TestFilesOfAnEngineBehindTLS: an engine at the end of a connection may still be on this
-// machine and have our folders; then they can be mounted, for who asks for that.
+// machine and have our directories; then they can be mounted, for who asks for that.
 func TestFilesOfAnEngineBehindTLS(t *testing.T) {
 	t.Parallel()
 	_, connect := remoteEngine(t, "")
@@ -154,7 +154,7 @@ func requireShellResult(t *testing.T, res *result.Result, final, way string) {
 }
 
 // TestEngineThatDoesNotSeeOurFolders gives the daemon a file system of its own: its
-// socket and its process are here, and our folders are not.
+// socket and its process are here, and our directories are not.
 func TestEngineThatDoesNotSeeOurFolders(t *testing.T) {
 	t.Parallel()
 	hidden := t.TempDir()
@@ -176,7 +176,7 @@ func TestEngineThatDoesNotSeeOurFolders(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, records, 1, "what is refused leaves no record")
 	}
-	// Only the input is not seen: the other folders are, while the folder of the input
+	// Only the input is not seen: the other directories are, while the directory of the input
 	// is another file system here, and the daemon has nothing in its place.
 	disk := filepath.Join(hidden, "disk")
 	require.NoError(t, os.Mkdir(disk, 0o755))
@@ -323,7 +323,7 @@ func runInJob(t *testing.T, api *client.Client, script string, files map[string]
 const jobProgram = "text = open('input/data').read()\nopen('final/copy', 'w').write(text)\nprint('Final Validation Performance: 0.5')\n"
 
 // TestEngineThroughAMountedSocket runs the command inside of a container that has
-// the engine's socket: the socket is here, and the engine sees none of our folders.
+// the engine's socket: the socket is here, and the engine sees none of our directories.
 func TestEngineThroughAMountedSocket(t *testing.T) {
 	t.Parallel()
 	api := testAPI(t)
@@ -334,7 +334,7 @@ cat out/copy >&2
 /job/sandbox gc --state-dir /job/state >&2`,
 		map[string]string{"job/in/data": "data from the job", "job/s.py": jobProgram})
 	require.Contains(t, stderr, "data from the job")
-	require.Contains(t, stderr, "sandbox: the engine does not see the folders of this machine: files were copied there and back")
+	require.Contains(t, stderr, "sandbox: the engine does not see the directories of this machine: files were copied there and back")
 	res, err := result.Decode([]byte(stdout))
 	require.NoError(t, err)
 	require.Equal(t, spec.TransferCopy, res.Enforced.Transfer)
@@ -344,9 +344,9 @@ cat out/copy >&2
 	require.Positive(t, res.Resources.PeakMemoryBytes, "the container's own init looks, wherever we are")
 }
 
-// TestFoldersThatMeanSomethingElseToTheEngine: a job has two folders of one disk of
+// TestFoldersThatMeanSomethingElseToTheEngine: a job has two directories of one disk of
 // the host mounted, one under its own name and one under a name that the host gives
-// to another folder. The engine sees the first; in place of the second it would
+// to another directory. The engine sees the first; in place of the second it would
 // mount the host's, and write to it. A job does not see the engine's process: unless it
 // asks for mounts, its files are copied.
 func TestFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
@@ -354,7 +354,7 @@ func TestFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
 	api := testAPI(t)
 	for name, test := range map[string]struct {
 		flags string
-		// work is the folder of the host that the job has as "work".
+		// work is the directory of the host that the job has as "work".
 		work, want string
 	}{
 		"input and final are others":  {"--input work/in --final work/out", "jobs/work", spec.TransferCopy},
@@ -387,7 +387,7 @@ func TestFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
 			if test.work != "work" {
 				left, err := os.ReadDir(filepath.Join(dir, "work/out"))
 				require.NoError(t, err)
-				require.Empty(t, left, "the host's folder is left alone")
+				require.Empty(t, left, "the host's directory is left alone")
 			}
 		})
 	}

@@ -144,7 +144,7 @@ func TestCopyThatFailsBeforeTheStartLeavesNothing(t *testing.T) {
 			_ = os.Symlink("x", filepath.Join(req.Input, "x"))
 			_ = os.RemoveAll(req.Script)
 			_ = os.Mkdir(req.Script, 0o755)
-		}, nil, "is a folder"},
+		}, nil, "is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(nil)
@@ -519,13 +519,13 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 		// tries is how many containers two runs ask for.
 		tries int
 	}{
-		"it has none of them":             {func(f *enginetest.Fake) { f.Unseen = true }, 3},
-		"its machine is another":          {func(f *enginetest.Fake) { f.BootID = "00000000-1111-2222-3333-444444444444" }, 3},
-		"it has others by all names":      {elsewhere(), 3},
-		"it has another input":            {elsewhere(spec.InputDir), 4},
-		"it has another folder for final": {elsewhere(spec.FinalDir), 4},
-		"gVisor shows others":             {gVisor(time.Nanosecond), 3},
-		"it has less than was planned":    {weakerElsewhere, 3},
+		"it has none of them":                {func(f *enginetest.Fake) { f.Unseen = true }, 3},
+		"its machine is another":             {func(f *enginetest.Fake) { f.BootID = "00000000-1111-2222-3333-444444444444" }, 3},
+		"it has others by all names":         {elsewhere(), 3},
+		"it has another input":               {elsewhere(spec.InputDir), 4},
+		"it has another directory for final": {elsewhere(spec.FinalDir), 4},
+		"gVisor shows others":                {gVisor(time.Nanosecond), 3},
+		"it has less than was planned":       {weakerElsewhere, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := enginetest.NewFake(nil)
@@ -560,7 +560,7 @@ func TestEngineThatDoesNotShareOurFilesGetsCopies(t *testing.T) {
 			var field *policy.FieldError
 			require.ErrorAs(t, err, &field)
 			require.Equal(t, "transfer", field.Field)
-			require.ErrorContains(t, err, "transfer bind: the engine does not see the folders of this machine, so it cannot mount them")
+			require.ErrorContains(t, err, "transfer bind: the engine does not see the directories of this machine, so it cannot mount them")
 			require.Nil(t, res)
 			require.NoDirExists(t, req.Final)
 			require.NoDirExists(t, r.Store().RecordDir("r3"))
@@ -638,7 +638,7 @@ func TestSweepTakesDepotsOfDeadOwners(t *testing.T) {
 }
 
 // TestSweepLeavesTheCourierOfALiveRun: it never runs, which says nothing about its
-// run, also of one whose container was told to stay.
+// run, also of one whose container is kept.
 func TestSweepLeavesTheCourierOfALiveRun(t *testing.T) {
 	fake := enginetest.NewFake(nil)
 	r := newFakeRunner(t, fake)

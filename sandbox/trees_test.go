@@ -20,7 +20,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
-// readable is a folder with files that every user may read.
+// readable is a directory with files that every user may read.
 func readable(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "dir")
@@ -119,7 +119,7 @@ func TestApplyTreeRefuses(t *testing.T) {
 	req.Trees = append(req.Trees, Tree{Target: "/work/out"})
 	_, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
-	for target, want := range map[string]string{"/repo/x": "has no such tree", "/work/out": "was no copy of a folder"} {
+	for target, want := range map[string]string{"/repo/x": "has no such tree", "/work/out": "was no copy of a directory"} {
 		_, err := r.ApplyTree(t.Context(), "r1", target, tree.ApplyOptions{})
 		require.ErrorContains(t, err, want)
 	}
@@ -187,23 +187,23 @@ func TestRequestsWithMountsThatCannotBe(t *testing.T) {
 		"missing":             {func(q *Request, _ *Runner) { q.Mounts[0].Source += "/none" }, "does not exist"},
 		"kernel":              {func(q *Request, _ *Runner) { q.Mounts[0].Source = "/proc" }, "of the kernel or of running services"},
 		"run":                 {func(q *Request, _ *Runner) { q.Trees = []Tree{{Source: "/run", Target: "/repo/sub"}} }, "of the kernel or of running services"},
-		"a device":            {func(q *Request, _ *Runner) { q.Mounts[0].Source = "/dev/zero" }, "neither a folder nor a regular file"},
+		"a device":            {func(q *Request, _ *Runner) { q.Mounts[0].Source = "/dev/zero" }, "neither a directory nor a regular file"},
 		"root":                {func(q *Request, _ *Runner) { q.Mounts[0].Source = "/" }, "root of a file system"},
-		"state":               {func(q *Request, r *Runner) { q.Mounts[0].Source = filepath.Dir(r.Store().Dir()) }, "is or holds the state folder"},
-		"another's record":    {func(q *Request, r *Runner) { q.Mounts[0].Source = filepath.Join(r.Store().Dir(), "runs/x") }, "lies in the state folder"},
+		"state":               {func(q *Request, r *Runner) { q.Mounts[0].Source = filepath.Dir(r.Store().Dir()) }, "is or holds the state directory"},
+		"another's record":    {func(q *Request, r *Runner) { q.Mounts[0].Source = filepath.Join(r.Store().Dir(), "runs/x") }, "lies in the state directory"},
 		"the engine's socket": {func(q *Request, _ *Runner) { q.Mounts[0].Source = sock }, "docker.sock"},
-		"a tree of a file":    {func(q *Request, _ *Runner) { q.Trees = []Tree{{Source: filepath.Join(dir, "a"), Target: "/work/t"}} }, "is not a folder"},
+		"a tree of a file":    {func(q *Request, _ *Runner) { q.Trees = []Tree{{Source: filepath.Join(dir, "a"), Target: "/work/t"}} }, "is not a directory"},
 		"no such mount point": {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/none"}) }, "must be there for /repo/none"},
 		"point over a link":   {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/link"}) }, "leads over a link"},
-		"folder on a file":    {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/a"}) }, "a folder can be mounted on a folder only"},
+		"folder on a file":    {func(q *Request, _ *Runner) { q.Mounts = append(q.Mounts, Mount{Source: dir, Target: "/repo/a"}) }, "a directory can be mounted on a directory only"},
 		"in a file": {func(q *Request, _ *Runner) {
 			q.Mounts = []Mount{{Source: filepath.Join(dir, "a"), Target: "/repo"}, {Source: dir, Target: "/repo/x"}}
 		}, "which is a file"},
 		"mask out of the mounts": {func(q *Request, _ *Runner) { q.Masks = []string{"/repo/out"} }, "leads out of the mounts"},
 		"mask by a parent":       {func(q *Request, _ *Runner) { q.Masks = []string{"/repo/../etc"} }, "clean absolute path"},
-		"start in nothing":       {func(q *Request, _ *Runner) { q.WorkDir = "/repo/none" }, "is not a folder of"},
-		"start in a file":        {func(q *Request, _ *Runner) { q.WorkDir = "/repo/a" }, "is not a folder of"},
-		"start out of the mount": {func(q *Request, _ *Runner) { q.WorkDir = "/repo/out" }, "is not a folder of"},
+		"start in nothing":       {func(q *Request, _ *Runner) { q.WorkDir = "/repo/none" }, "is not a directory of"},
+		"start in a file":        {func(q *Request, _ *Runner) { q.WorkDir = "/repo/a" }, "is not a directory of"},
+		"start out of the mount": {func(q *Request, _ *Runner) { q.WorkDir = "/repo/out" }, "is not a directory of"},
 		"unreadable for the program": {func(q *Request, _ *Runner) { q.Mounts[0].Source = filepath.Join(closed, "f") },
 			"cannot be read by user"},
 	} {

@@ -14,7 +14,7 @@ import (
 	"github.com/evalbox/evalbox/harness/evaluate"
 )
 
-// inTask makes a folder with a task the current one.
+// inTask makes a directory with a task the current one.
 func inTask(t *testing.T, files map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,15 +29,15 @@ func inTask(t *testing.T, files map[string]string) {
 	}
 }
 
-// Two batches do not work in one folder.
+// Two batches do not work in one directory.
 func TestEngineBatchWorkspaceInUse(t *testing.T) {
 	inTask(t, map[string]string{"good.py": "print(1)"})
 	release, err := evaluate.LockWorkspace("work")
 	require.NoError(t, err)
 	out, errs := runHere(t, cli.ExitSandbox, "batch", "good.py", "--task", "task.yaml")
 	require.Empty(t, out)
-	require.Equal(t, "sandbox: working folder \"work\": is in use by another batch\n"+
-		"sandbox: hint: wait for its end, or choose another folder with --output\n", errs)
+	require.Equal(t, "sandbox: working directory \"work\": is in use by another batch\n"+
+		"sandbox: hint: wait for its end, or choose another directory with --output\n", errs)
 	require.NoFileExists(t, "results.jsonl")
 	require.NoError(t, release())
 	runHere(t, 0, "batch", "good.py", "--task", "task.yaml")

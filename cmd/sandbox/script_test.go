@@ -229,7 +229,7 @@ func waitpoolCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// emptyCommand is "empty FOLDER...": each folder is missing or holds no file, at
+// emptyCommand is "empty FOLDER...": each directory is missing or holds no file, at
 // any depth.
 func emptyCommand(ts *testscript.TestScript, neg bool, args []string) {
 	for _, dir := range args {

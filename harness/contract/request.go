@@ -88,7 +88,7 @@ func (run *execution) egress() *policy.Egress {
 // come from the settings, and all that are not listed are limits that follow from the
 // contract's.
 var contractFields = []struct{ names, field, code, hint string }{
-	{"image,user,runtime,transfer,id,label,gpus,gpu_driver,state folder,script", "", "", ""},
+	{"image,user,runtime,transfer,id,label,gpus,gpu_driver,state directory,script", "", "", ""},
 	{"timeout", "sandbox.timeout_ms", "CX-02", hintMachine},
 	{"memory", "sandbox.memory_mb", "CX-02", hintMachine},
 	{"cpus", "sandbox.cpu_cores", "CX-02", hintMachine},

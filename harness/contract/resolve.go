@@ -115,9 +115,9 @@ func (r *resolver) findRoot(root string) bool {
 	switch {
 	case rule != "":
 	case !found.info.IsDir():
-		rule = "is not a folder"
+		rule = "is not a directory"
 	case found.real == filepath.Dir(found.real):
-		rule = "is the root of the file system: give a folder in it"
+		rule = "is the root of the file system: give a directory in it"
 	default:
 		rule = r.closed(found.real)
 	}
@@ -135,7 +135,7 @@ func (r *resolver) directory(field, asked string) hostPath {
 	case !fsx.Within(p.real, r.Root):
 		rule = r.outside(p)
 	case !p.info.IsDir():
-		rule = "is not a folder"
+		rule = "is not a directory"
 	}
 	if rule != "" {
 		r.refuse("IV-03", p, rule, "")
@@ -173,10 +173,10 @@ func (r *resolver) permitted(p hostPath, write bool) (rule, hint string) {
 		return rule, hintLevels
 	}
 	if write && !p.info.IsDir() {
-		return "is not a folder: give the folder that it is in", ""
+		return "is not a directory: give the directory that it is in", ""
 	}
 	if !p.info.IsDir() && !p.info.Mode().IsRegular() {
-		return "is neither a file nor a folder", ""
+		return "is neither a file nor a directory", ""
 	}
 	switch level := r.level; {
 	case r.opens(p.real, write):
@@ -184,7 +184,7 @@ func (r *resolver) permitted(p hostPath, write bool) (rule, hint string) {
 	case level == policy.Extended && write:
 		return r.outside(p) + "; level extended writes below the root only", hintLevels
 	case level == policy.Extended:
-		return r.outside(p) + ", nor below a folder of contract_dependencies; it takes level elevated", hintDependencies
+		return r.outside(p) + ", nor below a directory of contract_dependencies; it takes level elevated", hintDependencies
 	case level == policy.Standard && write:
 		return "is not below the working directory; level standard writes nothing else", hintLevels
 	case level == policy.Standard:
@@ -345,7 +345,7 @@ func (r *resolver) output(field, asked string) declared {
 		rule = fmt.Sprintf("is not below what the program may write: %s, or %s",
 			cmp.Or(strings.Join(r.writes, ", "), "nothing of the host"), spec.FinalDir)
 	case p.real == r.writes[writer] || fsx.IsDir(p.real):
-		rule = "is a folder"
+		rule = "is a directory"
 	case r.hiddenBy(p) != "":
 		rule = "is hidden by " + r.hiddenBy(p)
 	}

@@ -110,7 +110,7 @@ func TestResolveRefuses(t *testing.T) {
 		"work outside": {policy.Elevated, func(c *Contract) { c.Inputs.WorkingDirectory = dir },
 			[]string{"IV-03 inputs.working_directory: is not below the root DIR/root"}},
 		"work is a file": {policy.Minimal, func(c *Contract) { c.Inputs.WorkingDirectory = "top" },
-			[]string{"IV-03 inputs.working_directory: is not a folder"}},
+			[]string{"IV-03 inputs.working_directory: is not a directory"}},
 		"work is nothing": {policy.Minimal, func(c *Contract) { c.Inputs.WorkingDirectory = "dangling" },
 			[]string{"IV-03 inputs.working_directory: does not exist"}},
 		"work is a loop": {policy.Minimal, func(c *Contract) { c.Inputs.WorkingDirectory = "loop" },
@@ -142,11 +142,11 @@ func TestResolveRefuses(t *testing.T) {
 			"CX-03 sandbox.filesystem.write[1]: is not below the working directory; level standard writes nothing else",
 		}},
 		"extended": {policy.Extended, files(Filesystem{Read: []string{"/usr/share", dir + "/elsewhere", "src/to-elsewhere", dir + "/deps/lib"}, Write: []string{"to-deps", "top", "none"}}), []string{
-			"CX-03 sandbox.filesystem.read[0]: is not below the root DIR/root, nor below a folder of contract_dependencies; it takes level elevated",
-			"CX-03 sandbox.filesystem.read[1]: is not below the root DIR/root, nor below a folder of contract_dependencies; it takes level elevated",
-			"CX-03 sandbox.filesystem.read[2]: leads to DIR/elsewhere, which is not below the root DIR/root, nor below a folder of contract_dependencies; it takes level elevated",
+			"CX-03 sandbox.filesystem.read[0]: is not below the root DIR/root, nor below a directory of contract_dependencies; it takes level elevated",
+			"CX-03 sandbox.filesystem.read[1]: is not below the root DIR/root, nor below a directory of contract_dependencies; it takes level elevated",
+			"CX-03 sandbox.filesystem.read[2]: leads to DIR/elsewhere, which is not below the root DIR/root, nor below a directory of contract_dependencies; it takes level elevated",
 			"CX-03 sandbox.filesystem.write[0]: leads to DIR/deps, which is not below the root DIR/root; level extended writes below the root only",
-			"CX-03 sandbox.filesystem.write[1]: is not a folder: give the folder that it is in",
+			"CX-03 sandbox.filesystem.write[1]: is not a directory: give the directory that it is in",
 			"CX-03 sandbox.filesystem.write[2]: does not exist",
 		}},
 		"elevated": {policy.Elevated, files(Filesystem{Read: []string{"/", "/proc/self", "/sys", dir, dir + "/state/runs"}, Write: []string{dir + "/state"}}), []string{
@@ -169,7 +169,7 @@ func TestResolveRefuses(t *testing.T) {
 		}, []string{
 			"IV-03 outputs.output_files[2]: is not below the root DIR/root",
 			"CX-05 outputs.output_files[3]: is not below what the program may write: DIR/root/src, or /work/final",
-			"CX-05 outputs.output_files[4]: is a folder",
+			"CX-05 outputs.output_files[4]: is a directory",
 			"IV-03 outputs.output_files[5]: leads to DIR/elsewhere/x, which is not below the root DIR/root",
 			"IV-03 outputs.output_files[6]: leads to DIR/deps/x, which is not below the root DIR/root",
 			"CX-05 outputs.output_files[7]: is hidden by sandbox.filesystem.deny[0]",
@@ -213,8 +213,8 @@ func TestResolveInputSizes(t *testing.T) {
 func TestResolveRoot(t *testing.T) {
 	dir := host(t)
 	for root, rule := range map[string]string{
-		"/": "is the root of the file system: give a folder in it", dir + "/none": "does not exist",
-		dir + "/elsewhere": "is not a folder", dir: "is, holds or lies in " + dir + "/state, which no level opens",
+		"/": "is the root of the file system: give a directory in it", dir + "/none": "does not exist",
+		dir + "/elsewhere": "is not a directory", dir: "is, holds or lies in " + dir + "/state, which no level opens",
 	} {
 		_, violations := Resolve(Contract{}, root, Effective{FilesystemLevel: policy.Minimal}, nil, []string{dir + "/state"})
 		require.Len(t, violations, 1)
@@ -222,7 +222,7 @@ func TestResolveRoot(t *testing.T) {
 	}
 }
 
-// A folder of the system is opened by its own name only.
+// A directory of the system is opened by its own name only.
 func TestResolveDependencies(t *testing.T) {
 	dir := host(t)
 	c := Contract{Sandbox: Sandbox{Filesystem: Filesystem{Read: []string{"/usr/share", dir + "/deps"}}}}

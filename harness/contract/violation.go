@@ -104,7 +104,7 @@ const (
 	hintNoApproval   = "let somebody approve it: --approve NAME --reason TEXT, or --approval FILE of: sandbox contract approve"
 	hintNoClock      = "leave the clock out, or choose an image that has libfaketime"
 	hintPassAsFile   = "no argument may be that long or hold a NUL byte; pass it as a file or on stdin"
-	hintDependencies = "if it may be read, name it or a folder above it with --dependency or contract_dependencies in the user's configuration"
+	hintDependencies = "if it may be read, name it or a directory above it with --dependency or contract_dependencies in the user's configuration"
 	hintPaths        = "paths are of this machine, relative to the root, which --root names"
 	hintLevels       = "see what each level opens with: sandbox contract new"
 	hintProfile      = "a profile with other limits is named with sandbox.profile; profiles of your own with --profiles"
@@ -121,7 +121,7 @@ var hints = []struct{ code, field, hint string }{
 	{"CX-01", "inputs.parameters", "see the parameters with: sandbox adapter show ID --level L3"},
 	{"CK-01", "inputs.operation", "see the operations with: sandbox adapter show ID"},
 	{"CK-01", "adapter_id", "see the adapters with: sandbox adapter list"},
-	{"CX-03", "root", "choose another folder with --root"},
+	{"CX-03", "root", "choose another directory with --root"},
 	{"IV-01", "", "see the tools and their commands with: sandbox contract tools; a registry of your own is named with --registry"},
 	{"IV-02", "", "without --strict arguments are passed on as they are: there is no shell"},
 	{"IV-03", "", hintPaths},

@@ -87,7 +87,7 @@ func Entries(listed []ListedScript, seeds []uint32, workspace string) ([]Entry, 
 				folder = fmt.Sprintf("%s-seed-%d", l.Name, *seed)
 			}
 			if other, twice := folders[folder]; twice {
-				errs = append(errs, listError(l.Source, 0, fmt.Sprintf("its working folder %s is that of %s, too", folder, other), nil))
+				errs = append(errs, listError(l.Source, 0, fmt.Sprintf("its working directory %s is that of %s, too", folder, other), nil))
 				continue
 			}
 			folders[folder] = l.Source

@@ -188,7 +188,7 @@ func (s *stock) tree(ctx context.Context, field, dir, file string) (treehash.Dig
 // during which the data, the answers or the sample changed, even if they were changed back.
 func openCache(dir string) (*trial.Log, error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return nil, unusable("cache", dir, "is not a folder", nil)
+		return nil, unusable("cache", dir, "is not a directory", nil)
 	}
 	log, err := trial.OpenLog(dir)
 	if err != nil {

@@ -148,7 +148,7 @@ func TestCacheThatCannotBeUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	writeFile(t, file, "x")
 	_, err := New(echo(), Options{Cache: file})
-	require.EqualError(t, err, fmt.Sprintf("cache %q: is not a folder", file))
+	require.EqualError(t, err, fmt.Sprintf("cache %q: is not a directory", file))
 
 	dir := t.TempDir()
 	e := newEvaluator(t, echo(), Options{Cache: dir})

@@ -30,7 +30,7 @@ import (
 // These tests run on the real engine with the debian image. Without either they
 // fail and say what to do: `make test` makes both.
 
-// newRunner is a runner on the real engine with its own state folder. At the end of
+// newRunner is a runner on the real engine with its own state directory. At the end of
 // the test nothing of its runs may be left on the engine.
 func newRunner(t *testing.T, more ...sandbox.Option) *sandbox.Runner {
 	t.Helper()
@@ -118,7 +118,7 @@ func TestExampleLeaderboard(t *testing.T) {
 	require.Equal(t, []string{"masked", "crash", "hang"}, order[6:])
 }
 
-// newTask is a task with a folder of its own.
+// newTask is a task with a directory of its own.
 func newTask(t *testing.T) evaluate.TaskDescription {
 	t.Helper()
 	base := t.TempDir()
@@ -175,7 +175,7 @@ func TestEngineRunsOfOneClass(t *testing.T) {
 	require.Zero(t, r.PoolStatus().Waiting)
 }
 
-// TestEngineRetry repairs a script that does not parse, in the task's own folder.
+// TestEngineRetry repairs a script that does not parse, in the task's own directory.
 func TestEngineRetry(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -261,7 +261,7 @@ func TestEngineExecuteScriptKeepsAllOutput(t *testing.T) {
 }
 
 // TestEngineRunsShareNothing: whatever a script leaves behind, the next one in the same
-// working folder sees nothing of it (EX-010, EX-042). And none of the runs takes two
+// working directory sees nothing of it (EX-010, EX-042). And none of the runs takes two
 // seconds of our own, the best of them at least (EX-035).
 func TestEngineRunsShareNothing(t *testing.T) {
 	t.Parallel()

@@ -184,7 +184,7 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	require.Equal(t, filepath.Join(workspace, "final"), req.Final)
 	require.Equal(t, task.DataDir, req.Input)
 	require.Equal(t, "first", req.Name)
-	require.NoDirExists(t, filepath.Join(filepath.Dir(task.DataDir), "final"), "the task's own folder is left alone")
+	require.NoDirExists(t, filepath.Join(filepath.Dir(task.DataDir), "final"), "the task's own directory is left alone")
 	require.Equal(t, "7", req.Env["SEED"])
 	require.Equal(t, "7", req.Env["PYTHONHASHSEED"])
 	require.Equal(t, "b", req.Env["A"])

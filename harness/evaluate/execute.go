@@ -36,7 +36,7 @@ func (h *Harness) ExecuteScript(ctx context.Context, scriptPath, workingDir stri
 ) (result.ExecutionRawResult, error) {
 	dir, err := filepath.Abs(workingDir)
 	if err != nil {
-		return result.ExecutionRawResult{}, unusable("working folder", workingDir, "cannot be used", err)
+		return result.ExecutionRawResult{}, unusable("working directory", workingDir, "cannot be used", err)
 	}
 	limits := h.opts.Request.Limits
 	x := execution{

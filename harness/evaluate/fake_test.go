@@ -53,7 +53,7 @@ type fakeRun struct {
 // leave writes a file into ./final.
 func (r fakeRun) leave(name, text string) {
 	if r.request.Final == "" {
-		panic("this run keeps its outputs in its record, and leaves nothing in a folder of ours")
+		panic("this run keeps its outputs in its record, and leaves nothing in a directory of ours")
 	}
 	if err := os.WriteFile(filepath.Join(r.request.Final, name), []byte(text), 0o600); err != nil {
 		panic(err)
@@ -158,7 +158,7 @@ func (f *fakeRunner) Run(ctx context.Context, req sandbox.Request, opts ...sandb
 	return res, f.record(req, string(script), res)
 }
 
-// outputsOf lists the files of a folder with their hashes, as a run does.
+// outputsOf lists the files of a directory with their hashes, as a run does.
 func outputsOf(final string) ([]result.Output, error) {
 	if final == "" {
 		return nil, nil
@@ -224,7 +224,7 @@ func newEvaluator(t *testing.T, runner sandbox.Box, opts Options) *Harness {
 	return e
 }
 
-// newTask is a task with a folder of its own and one file of data.
+// newTask is a task with a directory of its own and one file of data.
 func newTask(t *testing.T) TaskDescription {
 	t.Helper()
 	base := t.TempDir()

@@ -77,14 +77,14 @@ func shown(untrusted string) string { return text.Quote(untrusted, maxShown) }
 
 // workspaceError is a directory that cannot be worked in.
 func workspaceError(dir, rule string, err error, hint string) error {
-	return &FileError{What: "working folder", Path: shown(dir), Rule: rule, Err: err, hint: hint}
+	return &FileError{What: "working directory", Path: shown(dir), Rule: rule, Err: err, hint: hint}
 }
 
 // SetupWorkingDirectory creates base, and input/ and final/ in it, where they are missing, and
 // returns the absolute path of base (EX-001). Existing files stay. input may be a link to a
 // directory; final may not, since runs write there.
 func SetupWorkingDirectory(base string) (string, error) {
-	dir, err := makeAll("working folder", base)
+	dir, err := makeAll("working directory", base)
 	if err == nil {
 		err = makeDir("input", filepath.Join(dir, inputName), os.Stat)
 	}
@@ -118,11 +118,11 @@ func makeDir(field, dir string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(dir)
 	switch {
 	case err != nil:
-		return unusable(field, dir, "is not a folder", err)
+		return unusable(field, dir, "is not a directory", err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		return unusable(field, dir, "is a link; it must be a folder of its own", nil)
+		return unusable(field, dir, "is a link; it must be a directory of its own", nil)
 	case !info.IsDir():
-		return unusable(field, dir, "is not a folder", nil)
+		return unusable(field, dir, "is not a directory", nil)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func makeDir(field, dir string, stat func(string) (fs.FileInfo, error)) error {
 // final/ whose solution.py no evaluation has written may be the caller's: its script would be
 // lost.
 func makeWorkspace(path string) (string, error) {
-	dir, err := makeAll("working folder", path)
+	dir, err := makeAll("working directory", path)
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +139,7 @@ func makeWorkspace(path string) (string, error) {
 	_, final := os.Lstat(filepath.Join(dir, finalName))
 	if script == nil && errors.Is(final, fs.ErrNotExist) && !isOurs(dir) {
 		return "", workspaceError(dir, ScriptName+" is there without the final/ of an evaluation, so it may be yours", nil,
-			"remove or move what is there, or choose another folder with --output")
+			"remove or move what is there, or choose another directory with --output")
 	}
 	return dir, makeFinal(dir)
 }
@@ -150,7 +150,7 @@ func markLine(script string) string { return hashText(script) + "  " + ScriptNam
 // markScript notes that the script in a directory is ours.
 func markScript(dir, script string) error {
 	if err := fsx.WriteFile(filepath.Join(dir, scriptMark), []byte(markLine(script)), 0o644, false); err != nil {
-		return unusable("working folder", dir, "cannot be written", err)
+		return unusable("working directory", dir, "cannot be written", err)
 	}
 	return nil
 }
@@ -199,9 +199,9 @@ func CleanOutputDirectory(base string) error {
 	return nil
 }
 
-// CheckWorkingFolder refuses a path that is not a working directory, in which the outputs of a
+// CheckWorkingDirectory refuses a path that is not a working directory, in which the outputs of a
 // script are.
-func CheckWorkingFolder(dir string) error {
+func CheckWorkingDirectory(dir string) error {
 	info, err := os.Stat(dir)
 	var rule string
 	switch {
@@ -210,14 +210,14 @@ func CheckWorkingFolder(dir string) error {
 	case err != nil:
 		rule = "cannot be read: " + fsx.Cause(err).Error()
 	case !info.IsDir():
-		rule = "is not a folder"
+		rule = "is not a directory"
 	default:
 		if _, err = os.Lstat(filepath.Join(dir, finalName)); !errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		rule = "has no final/"
 	}
-	return workspaceError(dir, rule, err, "give the folder that holds final/")
+	return workspaceError(dir, rule, err, "give the directory that holds final/")
 }
 
 // LockWorkspace keeps a directory of working directories for the caller until release is called.
@@ -239,9 +239,9 @@ func lockDir(dir, user string) (io.Closer, error) {
 	lock, err := fsx.LockPath(dir)
 	switch {
 	case errors.Is(err, fsx.ErrLocked):
-		return nil, workspaceError(dir, "is in use by another "+user, sandbox.ErrBusy, "wait for its end, or choose another folder with --output")
+		return nil, workspaceError(dir, "is in use by another "+user, sandbox.ErrBusy, "wait for its end, or choose another directory with --output")
 	case err != nil:
-		return nil, unusable("working folder", dir, "cannot be locked", err)
+		return nil, unusable("working directory", dir, "cannot be locked", err)
 	}
 	return lock, nil
 }

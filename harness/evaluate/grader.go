@@ -105,7 +105,7 @@ func (g Grader) read(ctx context.Context) (program []byte, digest string, err er
 	}
 	info, answersErr := os.Stat(g.Answers)
 	if answersErr == nil && !info.IsDir() {
-		answersErr = errors.New("is not a folder")
+		answersErr = errors.New("is not a directory")
 	}
 	return program, digest, errors.Join(notUsable("grader", main, err), notUsable("answers", g.Answers, answersErr))
 }
@@ -134,7 +134,7 @@ func (g Grader) checkApart(input string) error {
 		return unusable("input", input, "cannot be read", err)
 	}
 	if fsx.Within(input, answers) || fsx.Within(answers, input) {
-		return unusable("answers", g.Answers, "shares a folder with the input, in which every script would see them", nil)
+		return unusable("answers", g.Answers, "shares a directory with the input, in which every script would see them", nil)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	}
 	defer func() {
 		if err := fsx.Remove(private); err != nil { // the score is valid nevertheless
-			h.log.LogAttrs(ctx, slog.LevelWarn, "the folder of a grading is left behind", slog.String("path", private), slog.String("error", err.Error()))
+			h.log.LogAttrs(ctx, slog.LevelWarn, "the directory of a grading is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}()
 	input, program := filepath.Join(private, inputName), filepath.Join(private, "program")

@@ -229,12 +229,12 @@ func (h *Harness) place(ctx context.Context, job Job) (p place, err error) {
 			return p, err
 		}
 	}
-	base, input, err := job.Task.Folders()
+	base, input, err := job.Task.Directories()
 	if err != nil {
 		return p, err
 	}
 	if filepath.Base(job.Task.DataDir) == inputName {
-		h.log.LogAttrs(ctx, slog.LevelDebug, "data_dir is the input itself; its parent is the working folder", slog.String("cwd", base))
+		h.log.LogAttrs(ctx, slog.LevelDebug, "data_dir is the input itself; its parent is the working directory", slog.String("cwd", base))
 	}
 	p.input = input
 	if job.Workspace == "" {
@@ -356,7 +356,7 @@ func (h *Harness) Plan(ctx context.Context, job Job) (trial.Plan, error) {
 	for _, v := range ValidateScript(job.Script) {
 		plan.Problems = append(plan.Problems, v.problem())
 	}
-	_, input, err := job.Task.Folders()
+	_, input, err := job.Task.Directories()
 	if err != nil {
 		return plan, err
 	}

@@ -174,16 +174,16 @@ func TestCleanOutputDirectoryOfAnyDepth(t *testing.T) {
 func TestCheckWorkingFolder(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "final"), 0o755))
-	require.NoError(t, CheckWorkingFolder(dir))
+	require.NoError(t, CheckWorkingDirectory(dir))
 	writeFile(t, filepath.Join(dir, "f"), "x")
-	for name, want := range map[string]string{"none": "does not exist", "f": "is not a folder", "final": "has no final/"} {
-		err := CheckWorkingFolder(filepath.Join(dir, name))
+	for name, want := range map[string]string{"none": "does not exist", "f": "is not a directory", "final": "has no final/"} {
+		err := CheckWorkingDirectory(filepath.Join(dir, name))
 		require.ErrorContains(t, err, want)
 		var workspace *FileError
 		require.ErrorAs(t, err, &workspace)
-		require.Equal(t, "give the folder that holds final/", workspace.Hint())
+		require.Equal(t, "give the directory that holds final/", workspace.Hint())
 	}
-	require.ErrorIs(t, CheckWorkingFolder(filepath.Join(dir, "none")), fs.ErrNotExist)
+	require.ErrorIs(t, CheckWorkingDirectory(filepath.Join(dir, "none")), fs.ErrNotExist)
 }
 
 // TestBaselineMustBeFinite: a task is written as JSON.

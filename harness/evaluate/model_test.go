@@ -73,11 +73,11 @@ func TestLoadTask(t *testing.T) {
 	require.Equal(t, filepath.Join(dir, "input"), task.DataDir, "relative to the file")
 	require.Equal(t, "./final", task.OutputDir)
 
-	// A working folder serves as well as the data in it.
+	// A working directory serves as well as the data in it.
 	writeFile(t, file, goodTask+"data_dir: .\noutput_dir: final/\n")
 	task, err = LoadTask(file)
 	require.NoError(t, err)
-	base, input, err := task.Folders()
+	base, input, err := task.Directories()
 	require.NoError(t, err)
 	require.Equal(t, dir, base)
 	require.Equal(t, filepath.Join(dir, "input"), input)
@@ -100,7 +100,7 @@ func TestLoadTaskRefuses(t *testing.T) {
 		"no YAML":           {"a: b: c\n", []string{"mapping values are not allowed"}},
 		"too large":         {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1048576 bytes"}},
 		"data missing":      {goodTask + "data_dir: nowhere\n", []string{"data_dir", "does not exist"}},
-		"data is a file":    {goodTask + "data_dir: other\n", []string{"data_dir", "is not a folder"}},
+		"data is a file":    {goodTask + "data_dir: other\n", []string{"data_dir", "is not a directory"}},
 		"data without file": {goodTask, []string{"data_dir", "holds no file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestFolders(t *testing.T) {
 		"comp/inputs":    {filepath.Join(dir, "comp", "inputs"), filepath.Join(dir, "comp", "inputs", "input")},
 		"/data/in/input": {"/data/in", "/data/in/input"},
 	} {
-		base, input, err := TaskDescription{DataDir: data}.Folders()
+		base, input, err := TaskDescription{DataDir: data}.Directories()
 		require.NoError(t, err)
 		require.Equal(t, want, [2]string{base, input}, data)
 	}

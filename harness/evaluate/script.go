@@ -130,7 +130,7 @@ func WriteScript(solution mlestar.SolutionScript, workingDir, name string) (stri
 		name = ScriptName
 	}
 	if name != filepath.Base(name) || !filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`) {
-		return "", &policy.FieldError{Field: "filename", Value: shown(name), Rule: "must be the name of a file, without a folder"}
+		return "", &policy.FieldError{Field: "filename", Value: shown(name), Rule: "must be the name of a file, without a directory"}
 	}
 	return writeScript(solution.Content, workingDir, name)
 }
@@ -138,10 +138,10 @@ func WriteScript(solution mlestar.SolutionScript, workingDir, name string) (stri
 func writeScript(content, workingDir, name string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(workingDir, name))
 	if err != nil {
-		return "", unusable("working folder", workingDir, "cannot be used", err)
+		return "", unusable("working directory", workingDir, "cannot be used", err)
 	}
 	if info, lookErr := os.Lstat(path); lookErr == nil && info.IsDir() {
-		err = errors.New("is a folder")
+		err = errors.New("is a directory")
 	} else {
 		err = fsx.WriteFile(path, []byte(content), 0o644, false)
 	}

@@ -110,7 +110,7 @@ func TestWriteScriptRefuses(t *testing.T) {
 	require.ErrorAs(t, err, &path)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.py"), 0o755))
 	_, err = WriteScript(mlestar.NewSolution("x", mlestar.PhaseInit), dir, "folder.py")
-	require.ErrorContains(t, err, "is a folder")
+	require.ErrorContains(t, err, "is a directory")
 }
 
 func TestDetectErrorMasking(t *testing.T) {

@@ -52,7 +52,7 @@ type TaskDescription struct {
 	MetricDirection  MetricDirection `json:"metric_direction" yaml:"metric_direction"`
 	Description      string          `json:"description" yaml:"description"`
 	// DataDir is the directory of the data, or the working directory that has the data as
-	// input/; see [TaskDescription.Folders]. Empty is ./input.
+	// input/; see [TaskDescription.Directories]. Empty is ./input.
 	DataDir string `json:"data_dir" yaml:"data_dir"`
 	// OutputDir is always ./final, where scripts find it. Empty means the same.
 	OutputDir string `json:"output_dir" yaml:"output_dir"`
@@ -108,12 +108,12 @@ func (t TaskDescription) problems() []error {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// Folders returns the working directory of the task and the directory of its data. A DataDir
+// Directories returns the working directory of the task and the directory of its data. A DataDir
 // whose last part is "input" is the data itself, and its parent the working directory; any
 // other is the working directory, and its input/ the data. (EX-015 gives data_dir to EX-001,
 // which appends input/, and the default of data_dir is ./input.) A relative DataDir is
 // relative to the current directory. It does not look at the disk.
-func (t TaskDescription) Folders() (base, input string, err error) {
+func (t TaskDescription) Directories() (base, input string, err error) {
 	dir := t.DataDir
 	if dir == "" {
 		dir = inputName
@@ -131,7 +131,7 @@ func (t TaskDescription) Folders() (base, input string, err error) {
 // CheckData refuses a task whose data directory is missing, is not a directory, or contains no
 // file at any depth (AI-11): a search of hours should not begin without data.
 func (t TaskDescription) CheckData() error {
-	_, input, err := t.Folders()
+	_, input, err := t.Directories()
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (t TaskDescription) CheckData() error {
 		return unusable("data_dir", input, "does not exist", nil)
 	}
 	if err == nil && !info.IsDir() {
-		return unusable("data_dir", input, "is not a folder", nil)
+		return unusable("data_dir", input, "is not a directory", nil)
 	}
 	found := false
 	if err == nil {

@@ -194,16 +194,16 @@ func TestUnusableOptionsAreToldBeforeAnythingRuns(t *testing.T) {
 		opts Options
 		want string
 	}{
-		"no grader":       {Options{Grader: &Grader{Script: at("nope.py"), Answers: dir}}, fmt.Sprintf("grader %q: does not exist", at("nope.py"))},
-		"grader a folder": {Options{Grader: &Grader{Script: dir, Answers: dir}}, fmt.Sprintf("grader %q: does not exist", at("grade.py"))},
-		"empty grader":    {Options{Grader: &Grader{Script: at("blank.py"), Answers: dir}}, fmt.Sprintf("grader %q: is empty", at("blank.py"))},
-		"no answers":      {Options{Grader: &Grader{Script: at("ok"), Answers: at("no")}}, fmt.Sprintf("answers %q: does not exist", at("no"))},
-		"answers a file":  {Options{Grader: &Grader{Script: at("ok"), Answers: at("ok")}}, fmt.Sprintf("answers %q: is not a folder", at("ok"))},
-		"no sample":       {Options{Submission: &submission.Rule{Sample: at("no.csv")}}, fmt.Sprintf("sample %q: does not exist", at("no.csv"))},
-		"sample a folder": {Options{Submission: &submission.Rule{Sample: dir}}, fmt.Sprintf("sample %q: is not a regular file (a folder)", dir)},
-		"empty sample":    {Options{Submission: &submission.Rule{Sample: at("empty")}}, fmt.Sprintf("sample %q: is empty", at("empty"))},
-		"sample with CR":  {Options{Submission: &submission.Rule{Sample: at("cr")}}, fmt.Sprintf("sample %q: its lines end with CR alone; they must end with LF", at("cr"))},
-		"no such column":  {Options{Submission: &submission.Rule{Sample: at("ok"), IDColumn: "zz"}}, fmt.Sprintf("sample %q: has no column \"zz\"", at("ok"))},
+		"no grader":          {Options{Grader: &Grader{Script: at("nope.py"), Answers: dir}}, fmt.Sprintf("grader %q: does not exist", at("nope.py"))},
+		"grader a directory": {Options{Grader: &Grader{Script: dir, Answers: dir}}, fmt.Sprintf("grader %q: does not exist", at("grade.py"))},
+		"empty grader":       {Options{Grader: &Grader{Script: at("blank.py"), Answers: dir}}, fmt.Sprintf("grader %q: is empty", at("blank.py"))},
+		"no answers":         {Options{Grader: &Grader{Script: at("ok"), Answers: at("no")}}, fmt.Sprintf("answers %q: does not exist", at("no"))},
+		"answers a file":     {Options{Grader: &Grader{Script: at("ok"), Answers: at("ok")}}, fmt.Sprintf("answers %q: is not a directory", at("ok"))},
+		"no sample":          {Options{Submission: &submission.Rule{Sample: at("no.csv")}}, fmt.Sprintf("sample %q: does not exist", at("no.csv"))},
+		"sample a directory": {Options{Submission: &submission.Rule{Sample: dir}}, fmt.Sprintf("sample %q: is not a regular file (a directory)", dir)},
+		"empty sample":       {Options{Submission: &submission.Rule{Sample: at("empty")}}, fmt.Sprintf("sample %q: is empty", at("empty"))},
+		"sample with CR":     {Options{Submission: &submission.Rule{Sample: at("cr")}}, fmt.Sprintf("sample %q: its lines end with CR alone; they must end with LF", at("cr"))},
+		"no such column":     {Options{Submission: &submission.Rule{Sample: at("ok"), IDColumn: "zz"}}, fmt.Sprintf("sample %q: has no column \"zz\"", at("ok"))},
 	} {
 		_, err := New(echo(), test.opts)
 		require.EqualError(t, err, test.want, name)

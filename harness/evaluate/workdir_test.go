@@ -12,7 +12,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 )
 
-// tree lists what is below a folder: "/" after folders, "@" after links.
+// tree lists what is below a directory: "/" after directories, "@" after links.
 func tree(t *testing.T, dir string) []string {
 	t.Helper()
 	names := []string{}
@@ -59,10 +59,10 @@ func TestSetupWorkingDirectoryRefuses(t *testing.T) {
 		prepare func(base string) error
 		want    string
 	}{
-		"final is a file":        {func(b string) error { return os.WriteFile(filepath.Join(b, "final"), nil, 0o600) }, "is not a folder"},
+		"final is a file":        {func(b string) error { return os.WriteFile(filepath.Join(b, "final"), nil, 0o600) }, "is not a directory"},
 		"final is a link":        {func(b string) error { return os.Symlink(os.TempDir(), filepath.Join(b, "final")) }, "is a link"},
-		"input is a file":        {func(b string) error { return os.WriteFile(filepath.Join(b, "input"), nil, 0o600) }, "is not a folder"},
-		"input leads nowhere":    {func(b string) error { return os.Symlink("nowhere", filepath.Join(b, "input")) }, "is not a folder"},
+		"input is a file":        {func(b string) error { return os.WriteFile(filepath.Join(b, "input"), nil, 0o600) }, "is not a directory"},
+		"input leads nowhere":    {func(b string) error { return os.Symlink("nowhere", filepath.Join(b, "input")) }, "is not a directory"},
 		"the base itself a file": {func(b string) error { return os.WriteFile(filepath.Join(b, "file"), nil, 0o600) }, "cannot be made"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestSetupWorkingDirectoryRefuses(t *testing.T) {
 			require.ErrorContains(t, err, test.want)
 		})
 	}
-	// The data may be a link to a folder elsewhere.
+	// The data may be a link to a directory elsewhere.
 	base := t.TempDir()
 	require.NoError(t, os.Symlink(t.TempDir(), filepath.Join(base, "input")))
 	_, err := SetupWorkingDirectory(base)
@@ -123,7 +123,7 @@ func TestCleanOutputDirectory(t *testing.T) {
 	require.Equal(t, []string{"data.csv"}, tree(t, outside), "nothing is followed")
 	after, err := os.Stat(final)
 	require.NoError(t, err)
-	require.True(t, os.SameFile(before, after), "the folder is kept")
+	require.True(t, os.SameFile(before, after), "the directory is kept")
 
 	require.NoError(t, os.Remove(final))
 	require.NoError(t, CleanOutputDirectory(base))

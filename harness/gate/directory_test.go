@@ -14,13 +14,13 @@ func TestOpenDirectory(t *testing.T) {
 		replace bool
 		rule    string // empty: it can be used, and is empty then
 	}{
-		"new":                     {},
-		"earlier":                 {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, rule: "holds an earlier run"},
-		"earlier, replaced":       {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, replace: true},
-		"half-made, replaced":     {files: []string{"wish.lock.json", "RunManifest.json.new-ABC"}, replace: true},
-		"somebody else's":         {files: []string{"RunManifest.json", "thesis.tex"}, replace: true, rule: `holds "thesis.tex"`},
-		"somebody else's folder":  {files: []string{"evidence/photo.jpg"}, replace: true, rule: "no earlier gate directory"},
-		"somebody's, not replace": {files: []string{"thesis.tex"}, rule: `holds "thesis.tex"`},
+		"new":                       {},
+		"earlier":                   {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, rule: "holds an earlier run"},
+		"earlier, replaced":         {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, replace: true},
+		"half-made, replaced":       {files: []string{"wish.lock.json", "RunManifest.json.new-ABC"}, replace: true},
+		"somebody else's":           {files: []string{"RunManifest.json", "thesis.tex"}, replace: true, rule: `holds "thesis.tex"`},
+		"somebody else's directory": {files: []string{"evidence/photo.jpg"}, replace: true, rule: "no earlier gate directory"},
+		"somebody's, not replace":   {files: []string{"thesis.tex"}, rule: `holds "thesis.tex"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "deep", "gate")

@@ -30,7 +30,7 @@ import (
 // These tests run gates on the real engine with the debian image. Without either they
 // fail and say what to do: `make test` makes both.
 
-// engine is a runner with its own state folder. At the end of the test nothing of its
+// engine is a runner with its own state directory. At the end of the test nothing of its
 // runs may be left, neither on the engine nor in the store.
 func engine(t *testing.T) *sandbox.Runner {
 	t.Helper()
@@ -223,7 +223,7 @@ func TestEngineReplay(t *testing.T) {
 	require.Equal(t, first, second, "replayed twice, the same hash")
 	require.Len(t, first.SHA256, 64)
 
-	// GATES.json alone, of another folder.
+	// GATES.json alone, of another directory.
 	alone := filepath.Join(t.TempDir(), "GATES.json")
 	text, err := os.ReadFile(filepath.Join(o.OutDir, evidence.GatesFile))
 	require.NoError(t, err)

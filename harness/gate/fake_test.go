@@ -163,7 +163,7 @@ func reasons(v evidence.Verdict) (all []evidence.StopReason) {
 	return all
 }
 
-// commit commits everything in a folder.
+// commit commits everything in a directory.
 func commit(t *testing.T, repo *gogit.Repository, message string) string {
 	t.Helper()
 	tree, err := repo.Worktree()

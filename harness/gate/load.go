@@ -202,7 +202,7 @@ func (h *Harness) Seal(ctx context.Context, w spec.Spec) (spec.Lock, error) {
 	for _, tool := range w.Toolchain {
 		digest, err := treehash.Of(ctx, tool.Source, treehash.Options{})
 		if err != nil {
-			return spec.Lock{}, &FileError{"toolchain", tool.Source, err, "name a folder of this machine as source of the toolchain in the wish"}
+			return spec.Lock{}, &FileError{"toolchain", tool.Source, err, "name a directory of this machine as source of the toolchain in the wish"}
 		}
 		t.Mounts = append(t.Mounts, evidence.ToolMount{Source: tool.Source, Target: tool.Target, Hash: digest.Sum})
 	}

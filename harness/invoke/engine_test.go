@@ -180,7 +180,7 @@ func TestEngineFailures(t *testing.T) {
 		"fifo_manifest":      {invoke.ReasonMissingArtifact, "manifest.json (is a fifo"},
 		"socket_manifest":    {invoke.ReasonMissingArtifact, "manifest.json (is a socket"},
 		"link_manifest":      {invoke.ReasonMissingArtifact, "manifest.json (is a symlink"},
-		"directory_manifest": {invoke.ReasonMissingArtifact, "manifest.json (is a folder)"},
+		"directory_manifest": {invoke.ReasonMissingArtifact, "manifest.json (is a directory)"},
 	} {
 		res, err := newTool(t, s, invoke.Options{}).Run(t.Context(), invocation(t, flag))
 		require.NoError(t, err, flag)

@@ -105,7 +105,7 @@ func reasonOf(ctx context.Context, err error) Reason {
 	switch {
 	case ctx.Err() != nil:
 		return ReasonCanceled
-	case errors.As(err, &field), errors.As(err, &path) && path.Field != "state folder":
+	case errors.As(err, &field), errors.As(err, &path) && path.Field != "state directory":
 		return ReasonRefused
 	}
 	return ReasonEngine

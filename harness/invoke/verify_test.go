@@ -18,7 +18,7 @@ import (
 )
 
 // outputDir is an output directory with these files; a name that ends with a slash is a
-// folder.
+// directory.
 func outputDir(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

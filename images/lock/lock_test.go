@@ -182,7 +182,7 @@ func TestUpdateConcurrently(t *testing.T) {
 	assert.Equal(t, strings.Fields("a b c d e f g h"), l.Names())
 	left, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
-	assert.Len(t, left, 1, "nothing but the lock stays in its folder")
+	assert.Len(t, left, 1, "nothing but the lock stays in its directory")
 }
 
 func TestUpdate(t *testing.T) {

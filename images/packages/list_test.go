@@ -59,7 +59,7 @@ func TestParsePythonMetadata(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
 		{"wheel", "Foo_Bar-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: Foo.Bar\nVersion: 1.2\n\nName: body\n", "python foo-bar 1.2"},
 		{"windows line ends", "a-1.dist-info/METADATA", "Name: a\r\nVersion: 2\r\n\r\n", "python a 2"},
-		{"egg folder", "numpy-1.24.2.egg-info/PKG-INFO", "Name: numpy\nVersion: 1.24.2", "python numpy 1.24.2"},
+		{"egg directory", "numpy-1.24.2.egg-info/PKG-INFO", "Name: numpy\nVersion: 1.24.2", "python numpy 1.24.2"},
 		{"egg file without content", "six-1.16.0-py3.11.egg-info", "", "python six 1.16.0"},
 		{"no version", "odd-3.dist-info/METADATA", "Name: odd\n", "python odd 3"},
 		{"nothing at all", "odd.dist-info/METADATA", "", "python odd unknown"},

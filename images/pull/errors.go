@@ -82,7 +82,7 @@ func (e *Error) Hint() string {
 	case TagMoved:
 		return "find out why it moved, then pin the new digest; to use the pinned one all the same: --ignore-moved-tag"
 	case NotPinned:
-		return "the registry tells the digest of a tag: docker buildx imagetools inspect " + e.Ref + "; see the pinned names with: sandbox image list"
+		return "the registry names the digest of a tag: docker buildx imagetools inspect " + e.Ref + "; see the pinned names with: sandbox image list"
 	case NotReference:
 		return "give a name of the catalog (sandbox image list), or [HOST/]NAME[:TAG]@sha256:…"
 	case Unknown:

@@ -103,18 +103,18 @@ const AdviceInsecure = "use ssh://user@host, or TLS: DOCKER_TLS_VERIFY=1 and DOC
 
 const (
 	adviceContext = "see the contexts with: docker context ls; choose one with --context, DOCKER_CONTEXT or docker context use"
-	adviceConfig  = "mend the file, or name another folder for it with DOCKER_CONFIG"
+	adviceConfig  = "fix the file, or name another directory for it with DOCKER_CONFIG"
 	adviceAddress = "give an address such as unix:///var/run/docker.sock, ssh://user@host or tcp://host:2376 " +
 		"with --host or DOCKER_HOST; or leave both out"
 	adviceVersion      = "unset DOCKER_API_VERSION: the version is then agreed on with the engine"
 	adviceNotDocker    = "check host and port in the address: --host, DOCKER_HOST, or the context"
 	adviceHostName     = "check the host's name in the address: --host, DOCKER_HOST, or the context"
-	adviceCertificates = "put ca.pem, cert.pem and key.pem into the folder of DOCKER_CERT_PATH (~/.docker without it), " +
+	adviceCertificates = "put ca.pem, cert.pem and key.pem into the directory of DOCKER_CERT_PATH (~/.docker without it), " +
 		"or into the context: docker context update"
 	adviceServerCertificate = "use the ca.pem that signed the engine's certificate, and a name that is in the certificate; " +
 		"renew one that expired"
 	adviceClientCertificate = "put a cert.pem and a key.pem that the engine's authority signed, and that are not expired, " +
-		"into the folder of DOCKER_CERT_PATH, or into the context"
+		"into the directory of DOCKER_CERT_PATH, or into the context"
 	adviceNotTLS  = "that port does not speak TLS: check the port (2376 is usual for TLS), or unset DOCKER_TLS_VERIFY and DOCKER_TLS"
 	adviceOnlyTLS = "that port speaks TLS only: set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH"
 	adviceNoSSH   = "install the ssh command: sudo apt-get install openssh-client"

@@ -136,10 +136,10 @@ func (c *copier) entry(name string, entry fs.DirEntry, err error) error {
 		return nil
 	}
 	if c.entries++; c.entries > c.o.Entries {
-		return &LimitError{"files and folders", int64(c.o.Entries)}
+		return &LimitError{"files and directories", int64(c.o.Entries)}
 	}
 	if strings.Count(name, "/") >= c.o.Depth {
-		return fmt.Errorf("%.200q: %w", name, &LimitError{"folders in one another", int64(c.o.Depth)})
+		return fmt.Errorf("%.200q: %w", name, &LimitError{"directories in one another", int64(c.o.Depth)})
 	}
 	switch {
 	case kind.IsDir():

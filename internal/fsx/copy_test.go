@@ -44,7 +44,7 @@ func TestCopy(t *testing.T) {
 	require.NoError(t, os.Chtimes(at("a/b/program"), then, then))
 	require.NoError(t, os.Link(at("a/b/program"), at("second name")))
 	require.NoError(t, os.Symlink("/etc/passwd", at("link out")))
-	require.NoError(t, os.Symlink("a", at("to folder")))
+	require.NoError(t, os.Symlink("a", at("to directory")))
 	require.NoError(t, syscall.Mkfifo(at("pipe"), 0o600))
 	require.NoError(t, os.Chmod(at("a"), 0o555))
 	t.Cleanup(func() { require.NoError(t, os.Chmod(at("a"), 0o755)) })
@@ -59,7 +59,7 @@ func TestCopy(t *testing.T) {
 		names = append(names, name)
 		return err
 	}))
-	require.Equal(t, []string{".", "a", "a/b", "a/b/program", "link out", "second name", "to folder"}, names)
+	require.Equal(t, []string{".", "a", "a/b", "a/b/program", "link out", "second name", "to directory"}, names)
 	info, err := os.Stat(filepath.Join(into, "a"))
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o555), info.Mode().Perm())
@@ -84,10 +84,10 @@ func TestCopyLimits(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a/b/c"), []byte("12345"), 0o600))
 	for message, o := range map[string]fsx.CopyOptions{
-		"":                                    {Entries: 3, Depth: 3, Bytes: 5},
-		"holds more than 2 files and folders": {Entries: 2, Depth: 3, Bytes: 5},
-		"holds more than 2 folders in one another": {Entries: 3, Depth: 2, Bytes: 5},
-		"holds more than 4 bytes":                  {Entries: 3, Depth: 3, Bytes: 4},
+		"": {Entries: 3, Depth: 3, Bytes: 5},
+		"holds more than 2 files and directories":      {Entries: 2, Depth: 3, Bytes: 5},
+		"holds more than 2 directories in one another": {Entries: 3, Depth: 2, Bytes: 5},
+		"holds more than 4 bytes":                      {Entries: 3, Depth: 3, Bytes: 4},
 	} {
 		_, err := copied(t, t.Context(), dir, o)
 		if message == "" {

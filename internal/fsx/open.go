@@ -45,7 +45,7 @@ func Kind(mode fs.FileMode) string {
 	case mode.IsRegular():
 		return "a file"
 	case mode.IsDir():
-		return "a folder"
+		return "a directory"
 	case mode&fs.ModeSymlink != 0:
 		return "a symbolic link"
 	case mode&fs.ModeNamedPipe != 0:

@@ -34,7 +34,7 @@ func TestOpen(t *testing.T) {
 	_, err = fsx.Read(at("file"), 3)
 	require.ErrorContains(t, err, "has more than 3 bytes")
 	for name, kind := range map[string]string{
-		".": "a folder", "pipe": "a named pipe", "to pipe": "a named pipe", "socket": "a socket", "/dev/zero": "a device",
+		".": "a directory", "pipe": "a named pipe", "to pipe": "a named pipe", "socket": "a socket", "/dev/zero": "a device",
 	} {
 		path := at(name)
 		if filepath.IsAbs(name) {
@@ -99,21 +99,21 @@ func TestBelow(t *testing.T) {
 	require.EqualError(t, fsx.Cause(err), "is not a directory (a symbolic link)")
 }
 
-// TestOpenRoot: only folders are opened, and nothing is waited for.
+// TestOpenRoot: only directories are opened, and nothing is waited for.
 func TestOpenRoot(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.WriteFile(at("file"), nil, 0o600))
 	require.NoError(t, syscall.Mkfifo(at("pipe"), 0o600))
 	require.NoError(t, os.Symlink("pipe", at("to pipe")))
-	require.NoError(t, os.Symlink(".", at("to folder")))
+	require.NoError(t, os.Symlink(".", at("to directory")))
 	for name, kind := range map[string]string{"file": "a file", "pipe": "a named pipe", "to pipe": "a named pipe"} {
 		_, err := fsx.OpenRoot(at(name))
 		require.EqualError(t, err, "open "+at(name)+": is not a directory ("+kind+")")
 	}
 	_, err := fsx.OpenRoot(at("none"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	root, err := fsx.OpenRoot(at("to folder"))
+	root, err := fsx.OpenRoot(at("to directory"))
 	require.NoError(t, err)
 	require.NoError(t, root.Close())
 }

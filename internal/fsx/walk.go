@@ -178,7 +178,7 @@ func (v *visit) step(root *os.Root, dir *os.File) (*os.File, error) {
 	if openErr != nil {
 		v.levels = nil
 	}
-	return again, errors.Join(errors.New("a folder was moved while its tree was read"), err, openErr)
+	return again, errors.Join(errors.New("a directory was moved while its tree was read"), err, openErr)
 }
 
 func openAt(dir *os.File, name string) (*os.File, error) {

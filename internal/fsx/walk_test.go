@@ -40,7 +40,7 @@ func TestVisitsEveryEntryOnce(t *testing.T) {
 		at, name, stat := v.Dir, v.Name, v.Stat
 		var again unix.Stat_t
 		require.NoError(t, unix.Fstatat(at, name, &again, unix.AT_SYMLINK_NOFOLLOW))
-		require.Equal(t, again.Ino, stat.Ino, "the folder that is passed holds the name")
+		require.Equal(t, again.Ino, stat.Ino, "the directory that is passed holds the name")
 		got = append(got, name)
 		return nil
 	}))
@@ -104,7 +104,7 @@ func TestFolderThatBecomesALink(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Whoever moves the folder that Visit is in must not lead it out of the tree.
+// Whoever moves the directory that Visit is in must not lead it out of the tree.
 func TestFolderThatIsMovedAway(t *testing.T) {
 	base := tree(t, "root/a/b/c/f", "root/z/f", "outside/canary", "outside/z/canary")
 	var got []string

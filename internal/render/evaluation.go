@@ -46,7 +46,7 @@ func Evaluation(e evaluate.Result, workspace string, live bool) string {
 	if why := notGraded(e); why != "" {
 		shown += "not graded: " + why + "\n"
 	}
-	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, " (self-reported)")...)
+	parts := append([]string{e.Name, evaluationStatus(e)}, scoreParts(e, text.Number, " (self-reported)")...)
 	if e.Run != nil {
 		parts = append(parts, text.Seconds(e.DurationSeconds))
 		if !e.Cached {
@@ -57,16 +57,20 @@ func Evaluation(e evaluate.Result, workspace string, live bool) string {
 	return shown + strings.Join(parts, " · ") + "\n"
 }
 
-// scoreParts are the parts of a line on score and seed. selfReported comes after a score that
-// the script reported itself.
-func scoreParts(e evaluate.Result, selfReported string) []string {
+// scoreParts are the parts of a line on score and seed, with number's digits. selfReported comes after a
+// score that the script reported itself.
+func scoreParts(e evaluate.Result, number func(float64) string, selfReported string) []string {
 	var parts []string
 	if e.GradedScore != nil {
-		parts = append(parts, "graded "+text.Number(*e.GradedScore))
+		parts = append(parts, "graded "+number(*e.GradedScore))
 	}
 	switch {
 	case e.Score != nil:
-		parts = append(parts, scoreText(*e.Score, e.ScoreUnfinished)+selfReported)
+		score := "score " + number(*e.Score) + selfReported
+		if e.ScoreUnfinished {
+			score = Unfinished + score
+		}
+		parts = append(parts, score)
 	case e.Run != nil && e.Valid():
 		parts = append(parts, "no score")
 	}
@@ -89,7 +93,7 @@ func notGraded(e evaluate.Result) string {
 
 // EvaluationEnd is a line on an evaluation.
 func EvaluationEnd(e evaluate.Result) string {
-	parts := append([]string{e.Name, tableStatus(e)}, scoreParts(e, "")...)
+	parts := append([]string{e.Name, tableStatus(e)}, scoreParts(e, scoreDigits, "")...)
 	unscored := e.Valid() && e.Grading == nil && e.Score == nil && e.Submission == nil // said by the score's part
 	if why := e.Explain(); why != "" && !unscored && !e.Overstated(e.MetricDirection) {
 		parts = append(parts, why)

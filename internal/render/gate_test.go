@@ -99,10 +99,10 @@ func TestProvenText(t *testing.T) {
 
 func TestProblemText(t *testing.T) {
 	for want, p := range map[string]gate.Problem{
-		"a/b: is missing":           {File: "a/b", Detail: "a/b is missing"},
-		"a/b: is not the one":       {File: "a/b", Detail: `"a/b" is not the one`},
-		"a/b: names c":              {File: "a/b", Detail: "names c"},
-		"the folder cannot be read": {Detail: "the folder cannot be read"},
+		"a/b: is missing":              {File: "a/b", Detail: "a/b is missing"},
+		"a/b: is not the one":          {File: "a/b", Detail: `"a/b" is not the one`},
+		"a/b: names c":                 {File: "a/b", Detail: "names c"},
+		"the directory cannot be read": {Detail: "the directory cannot be read"},
 	} {
 		assert.Equal(t, want, Problem(p))
 	}

@@ -142,13 +142,15 @@ func gradedCell(e evaluate.Result) string {
 	return "failed"
 }
 
-// scoreCell has the digits that a reader compares; JSON has all.
 func scoreCell(score *float64) string {
 	if score == nil {
 		return absent
 	}
-	return fmt.Sprintf("%.6g", *score)
+	return scoreDigits(*score)
 }
+
+// scoreDigits has the digits that a reader compares; JSON has all.
+func scoreDigits(score float64) string { return fmt.Sprintf("%.6g", score) }
 
 // Ranks returns the rank of each evaluation: the number of better ones, and one. Equal scores with the
 // same resource have the same rank. An evaluation without a score that counts has rank 0.

@@ -187,7 +187,7 @@ func differences(o contract.Outcome) (lines []string) {
 	return lines
 }
 
-// notWritten are changes that did not reach the machine, some of each folder.
+// notWritten are changes that did not reach the machine, some of each directory.
 func notWritten(folders []contract.Folder) (lines []string) {
 	const most = 5
 	for _, folder := range folders {

@@ -165,12 +165,16 @@ func enforcedText(e result.Enforced) string {
 	if e.CPUs == 1 {
 		processors = "1 processor"
 	}
+	processes := text.Count(e.PIDs, "process")
+	if slices.Contains(e.Unenforced, "pids") {
+		processes = "any number of processes"
+	}
 	limit := text.Seconds(e.TimeoutSeconds)
 	if e.SoftTimeoutSeconds > 0 {
 		limit += fmt.Sprintf(" (%s after %s)", e.SoftSignal, text.Seconds(e.SoftTimeoutSeconds))
 	}
 	return fmt.Sprintf("timeout %s, memory %s, disk %s, %s, %s, network %s, user %s, runtime %s, isolation %s",
-		limit, policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, text.Count(e.PIDs, "process"), e.Network, e.User, e.Runtime, cmp.Or(e.Isolation.Grade, "unknown"))
+		limit, policy.Size(e.MemoryBytes), policy.Size(e.DiskBytes), processors, processes, e.Network, e.User, e.Runtime, cmp.Or(e.Isolation.Grade, "unknown"))
 }
 
 // treeText counts the changes of a program to one tree.
@@ -247,7 +251,7 @@ func lostText(each record.Record, c *contract.Recorded) []string {
 		"finish it with: sandbox adopt " + each.ID,
 	}
 	if c != nil && c.Outcome == nil {
-		lines = append(lines, "no folder of this machine was changed, and there is no outcome")
+		lines = append(lines, "no directory of this machine was changed, and there is no outcome")
 	}
 	return lines
 }

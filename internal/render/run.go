@@ -7,7 +7,6 @@ package render
 
 import (
 	"github.com/evalbox/evalbox/internal/terminal"
-	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -49,7 +48,7 @@ func Run(res *result.Result, asked sandbox.Request, final string, p Palette) []s
 		lines = append(lines, "warning: "+terminal.Line(warning))
 	}
 	if res.Enforced.Transfer == spec.TransferCopy && asked.Transfer != spec.TransferCopy {
-		lines = append(lines, "the engine does not see the folders of this machine: files were copied there and back")
+		lines = append(lines, "the engine does not see the directories of this machine: files were copied there and back")
 	}
 	return append(lines, res.Summary(terminal.Line(final), p.of(res)))
 }
@@ -69,10 +68,3 @@ func (p Palette) of(res *result.Result) func(text string, well bool) string {
 
 // Unfinished comes before a score of a program that did not end by itself.
 const Unfinished = "unfinished "
-
-func scoreText(score float64, unfinished bool) string {
-	if unfinished {
-		return Unfinished + "score " + text.Number(score)
-	}
-	return "score " + text.Number(score)
-}

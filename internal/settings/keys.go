@@ -127,7 +127,7 @@ func keysOf(s *Settings) []key {
 			set: to(&s.Engine.Context, readText)},
 		key{name: "host", letter: "H", kind: "address", help: "engine: unix://path, ssh://user@host or tcp://host:port", trusted: true,
 			set: to(&s.Engine.Host, readText)},
-		key{name: "state_dir", kind: "folder", help: "folder of the records of all runs", trusted: true, set: to(&s.StateDir, readText)},
+		key{name: "state_dir", kind: "directory", help: "directory of the records of all runs", trusted: true, set: to(&s.StateDir, readText)},
 		key{name: "gpu_dir", trusted: true, set: to(&s.GPUDir, readText)},
 		key{name: "uid_range", trusted: true, set: to(&s.UIDRange, readUIDs)},
 		key{name: "pool.size", flag: "size", kind: "number", help: "most containers that wait for runs at once", trusted: true,

@@ -74,7 +74,7 @@ func (s Settings) StateDirectory() (string, error) {
 	}
 	dir, err := record.DefaultDir()
 	if err != nil {
-		return "", &Error{Err: err, Advice: "set HOME, or name a folder with --state-dir"}
+		return "", &Error{Err: err, Advice: "set HOME, or name a directory with --state-dir"}
 	}
 	return dir, nil
 }
@@ -183,7 +183,7 @@ func (s Settings) LockToWrite() (string, error) {
 		return path, nil
 	}
 	return "", &Error{
-		Err:    errors.New("image lock: this account has no folder for configuration"),
+		Err:    errors.New("image lock: this account has no directory for configuration"),
 		Advice: "set HOME, or name a file with --lock",
 	}
 }
@@ -203,8 +203,8 @@ func (s Settings) PlaceOfLock() (string, error) {
 	}
 	if err != nil {
 		return "", &Error{
-			Err:    fmt.Errorf("image lock %s: its folder cannot be used: %w", path, err),
-			Advice: "make the folder, or name another file with --lock",
+			Err:    fmt.Errorf("image lock %s: its directory cannot be used: %w", path, err),
+			Advice: "make the directory, or name another file with --lock",
 		}
 	}
 	return path, nil

@@ -108,7 +108,7 @@ func readDirectories(text string) ([]string, error) {
 	all := filepath.SplitList(text)
 	for _, dir := range all {
 		if !filepath.IsAbs(dir) {
-			return nil, fmt.Errorf("must be folders with their whole path, as a list or joined by %q", filepath.ListSeparator)
+			return nil, fmt.Errorf("must be directories with their whole path, as a list or joined by %q", filepath.ListSeparator)
 		}
 	}
 	return all, nil

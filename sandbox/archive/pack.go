@@ -114,14 +114,14 @@ func (p *Packer) entry(name string, root *os.Root, from string, info fs.FileInfo
 			return false, err
 		}
 		if escapes(name, target) {
-			p.omit(from, "a link that leads out of the folder")
+			p.omit(from, "a link that leads out of the directory")
 			return false, nil
 		}
 		return false, p.w.WriteHeader(&tar.Header{
 			Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777, ModTime: info.ModTime(), Format: tar.FormatPAX,
 		})
 	}
-	p.omit(from, "not a file, a folder or a link")
+	p.omit(from, "not a file, a directory or a link")
 	return false, nil
 }
 
@@ -204,7 +204,7 @@ func (s *sink) File(name string, mode fs.FileMode, size int64, modified time.Tim
 func (s *sink) Link(name, target string, modified time.Time) (refused string, err error) {
 	full := path.Join(s.name, name)
 	if escapes(full, target) {
-		return "a link that leads out of the folder, which cannot be copied to the engine", nil
+		return "a link that leads out of the directory, which cannot be copied to the engine", nil
 	}
 	return "", s.packer.w.WriteHeader(&tar.Header{
 		Typeflag: tar.TypeSymlink, Name: full, Linkname: target, Mode: 0o777,

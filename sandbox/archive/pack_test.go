@@ -20,7 +20,7 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-// pack packs a folder as an input and lists the entries of the archive.
+// pack packs a directory as an input and lists the entries of the archive.
 func pack(t *testing.T, dir string) (entries map[string]string, omitted []string, err error) {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
@@ -64,7 +64,7 @@ func TestPackIsReadableForEverybody(t *testing.T) {
 		"input/deep/er/data": "0 0444 0:0 D", "input/run": "0 0555 0:0 R", "input/odd\xff\n": "0 0444 0:0 O",
 		"input/" + long: "0 0444 0:0 L", "input/link": "2 0777 0:0 deep/er/data", "input/absolute": "2 0777 0:0 /etc/passwd",
 	}, entries)
-	require.ElementsMatch(t, []string{"deep/out: a link that leads out of the folder", "fifo: not a file, a folder or a link"}, omitted)
+	require.ElementsMatch(t, []string{"deep/out: a link that leads out of the directory", "fifo: not a file, a directory or a link"}, omitted)
 }
 
 func TestPackRefusesWhatItCannotRead(t *testing.T) {

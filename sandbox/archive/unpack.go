@@ -128,7 +128,7 @@ func (u *Unpacker) Unpack(ctx context.Context, archive io.Reader, at string) err
 		}
 		name, ok := inside(header.Name, top, at)
 		if !ok {
-			u.leave(short(header.Name), "other", 0, "its name in the archive leads out of the folder")
+			u.leave(short(header.Name), "other", 0, "its name in the archive leads out of the directory")
 			continue
 		}
 		if err := u.entry(ctx, reader, header, name, func(link string) (string, bool) { return inside(link, top, at) }); err != nil {
@@ -179,7 +179,7 @@ func (u *Unpacker) entry(ctx context.Context, reader io.Reader, h *tar.Header, n
 		return ErrTooMany
 	}
 	if u.seen[path.Dir(name)] != kindDir {
-		u.skip(name, kindOf(h), 0, "its folder is not in the archive")
+		u.skip(name, kindOf(h), 0, "its directory is not in the archive")
 		return nil
 	}
 	switch h.Typeflag {

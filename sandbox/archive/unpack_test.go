@@ -59,7 +59,7 @@ func archive(t testing.TB, items ...item) []byte {
 
 var testLimits = collect.Limits{Files: 10, Depth: 2, FileBytes: 2 << 20, TotalBytes: 3 << 20}
 
-// unpack unpacks into a new folder and lists what is there and what was left out.
+// unpack unpacks into a new directory and lists what is there and what was left out.
 func unpack(t testing.TB, limits collect.Limits, room func() int64, at string, data []byte) (here map[string]string, skipped map[string]string, u *Unpacker, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -79,7 +79,7 @@ func reasons(u *Unpacker) map[string]string {
 	return skipped
 }
 
-// everyEntry is every entry of a folder with its mode, and the text of files.
+// everyEntry is every entry of a directory with its mode, and the text of files.
 func everyEntry(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	here := map[string]string{}
@@ -154,7 +154,7 @@ func TestUnpackTakesFilesAndFoldersOnly(t *testing.T) {
 		here, skipped map[string]string
 		err           error
 	}{
-		"files, folders and modes": {
+		"files, directories and modes": {
 			items: []item{dir, {name: "final/a", text: "A", mode: 0o600}, {name: "final/d/", kind: tar.TypeDir, mode: 0o40000},
 				{name: "final/d/run", text: "B", mode: 0o104711}},
 			here: map[string]string{"a": "-rw-r--r-- A", "d": "drwxr-xr-x", "d/run": "-rwxr-xr-x B"},
@@ -178,8 +178,8 @@ func TestUnpackTakesFilesAndFoldersOnly(t *testing.T) {
 			items: []item{dir, {name: "final/l", kind: tar.TypeSymlink, link: "/tmp"}, {name: "final/l/x", text: "x"},
 				{name: "final/none/x", text: "x"}, {name: "final/f", text: "f"}, {name: "final/f/x", text: "x"}},
 			here: map[string]string{"f": "-rw-r--r-- f"},
-			skipped: map[string]string{"l": "symlink: not a regular file", "l/x": "file: its folder is not in the archive",
-				"none/x": "file: its folder is not in the archive", "f/x": "file: its folder is not in the archive"},
+			skipped: map[string]string{"l": "symlink: not a regular file", "l/x": "file: its directory is not in the archive",
+				"none/x": "file: its directory is not in the archive", "f/x": "file: its directory is not in the archive"},
 		},
 		"twice": {
 			items:   []item{dir, {name: "final/a", text: "1"}, {name: "final/a", text: "2"}, {name: "final/l", kind: tar.TypeSymlink, link: "a"}, {name: "final/l", text: "3"}},
@@ -241,7 +241,7 @@ func TestUnpackTakesFilesAndFoldersOnly(t *testing.T) {
 }
 
 const (
-	outside   = "other: its name in the archive leads out of the folder"
+	outside   = "other: its name in the archive leads out of the directory"
 	strayLink = "file: is another name of a file that is not in the archive"
 )
 
@@ -363,8 +363,8 @@ func TestUnpackGoesOn(t *testing.T) {
 		"sock": "socket: not a regular file", "e/sock": "socket: not a regular file", "f": "file: was not in what the engine sent", "y": outside}, reasons(u))
 }
 
-// FuzzUnpack: whatever comes, nothing appears outside of the folder, and nothing in
-// it but files and folders with modes of ours, within the limits.
+// FuzzUnpack: whatever comes, nothing appears outside of the directory, and nothing in
+// it but files and directories with modes of ours, within the limits.
 func FuzzUnpack(f *testing.F) {
 	f.Add(archive(f, item{name: "final/", kind: tar.TypeDir}, item{name: "final/a", text: "A"}, item{name: "final/l", kind: tar.TypeSymlink, link: ".."},
 		item{name: "final/h", kind: tar.TypeLink, link: "final/a"}, item{name: "final/l/x", text: "x"}, item{name: "../x", text: "x"}))
@@ -395,7 +395,7 @@ func FuzzUnpack(f *testing.F) {
 			if info.Mode().IsRegular() {
 				total += info.Size()
 			} else if !info.IsDir() {
-				return errors.New("neither file nor folder: " + full)
+				return errors.New("neither file nor directory: " + full)
 			}
 			if info.Mode()&^(fs.ModeDir|0o755) != 0 {
 				return errors.New("odd mode: " + info.Mode().String())

@@ -38,7 +38,7 @@ type walker struct {
 
 func (w *walker) walk(ctx context.Context) error {
 	if err := Survey(ctx, w.root, w.limits, w); err != nil {
-		return fmt.Errorf("reading the output folder: %w", err)
+		return fmt.Errorf("reading the output directory: %w", err)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func TestFileThatIsSwappedAfterTheWalk(t *testing.T) {
 		"for a link to a secret":    func(full string) error { return os.Symlink(filepath.Join(outside, "secret"), full) },
 		"for a link to an endless":  func(full string) error { return os.Symlink("/dev/zero", full) },
 		"for a fifo":                func(full string) error { return unix.Mkfifo(full, 0o666) },
-		"for a folder":              func(full string) error { return os.Mkdir(full, 0o755) },
+		"for a directory":           func(full string) error { return os.Mkdir(full, 0o755) },
 		"for a file of equal size":  func(full string) error { return os.WriteFile(full, []byte("87654321"), 0o644) },
 		"for nothing":               func(string) error { return nil },
 		"for a hard link to others": func(full string) error { return os.Link(filepath.Join(filepath.Dir(full), "sibling"), full) },
@@ -156,7 +156,7 @@ func TestUnreadableFoldersAndFiles(t *testing.T) {
 			got = append(got, strings.TrimSuffix(s.Path, "/file")+": "+s.Reason)
 		}
 		slices.Sort(got)
-		// The folder that shows its names only is left out, or all that is in it.
+		// The directory that shows its names only is left out, or all that is in it.
 		if want := []string{"blind: cannot be read: permission denied", "shut: cannot be read: permission denied"}; !slices.Equal(got, want) {
 			t.Errorf("left out: %q, want %q", got, want)
 		}
@@ -169,8 +169,8 @@ func TestUnreadableFoldersAndFiles(t *testing.T) {
 	})
 }
 
-// makeDeep nests folders until the path is far longer than any path may be, and
-// puts a file at the bottom. The folder is taken apart at the end of the test.
+// makeDeep nests directories until the path is far longer than any path may be, and
+// puts a file at the bottom. The directory is taken apart at the end of the test.
 func makeDeep(t testing.TB, root *os.Root, name string, levels int) {
 	t.Helper()
 	t.Cleanup(func() { flatten(t, root, name) })
@@ -187,7 +187,7 @@ func makeDeep(t testing.TB, root *os.Root, name string, levels int) {
 	require.NoError(t, at.Close())
 }
 
-// flatten deletes a chain of folders from the top, without recursion.
+// flatten deletes a chain of directories from the top, without recursion.
 func flatten(t testing.TB, root *os.Root, name string) {
 	t.Helper()
 	for {
@@ -245,8 +245,8 @@ func TestUsageOfADeepTree(t *testing.T) {
 	})
 }
 
-// A program that moves its folders about may hide something from one look, but
-// must not lead the look out of the folder.
+// A program that moves its directories about may hide something from one look, but
+// must not lead the look out of the directory.
 func TestUsageWhileFoldersMove(t *testing.T) {
 	root, dir := openRoot(t)
 	treetest.Write(t, dir, map[string]string{"a/b/c/d/e/f": "x", "away/": ""})

@@ -128,7 +128,7 @@ func failed(check string, err error) Finding {
 
 // checkState makes sure that records can be written.
 func checkState(dir string) Finding {
-	const check = "state folder"
+	const check = "state directory"
 	if err := tryWriting(dir); err != nil {
 		return Finding{Check: check, Verdict: Fail, Seen: text.OneLine(err.Error()),
 			Advice: "make it writable, or choose another with --state-dir"}
@@ -183,7 +183,7 @@ func checkDiskLimit(bounds spec.DiskBounds) Finding {
 	const bounded = "a bound of each file, and measurements"
 	switch {
 	case bounds.Quota:
-		f.Verdict, f.Seen = OK, "a project quota in the state folder"
+		f.Verdict, f.Seen = OK, "a project quota in the state directory"
 	case bounds.Loop:
 		f.Seen = bounded + "; a file system of that size with disk_bound: hard; a quota " + bounds.NoQuota
 	default:

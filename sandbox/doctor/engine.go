@@ -197,7 +197,7 @@ func (m Machine) checkImage(ctx context.Context) (Finding, spec.Spec) {
 
 // checkTransfer says how the files of a run reach the engine.
 func checkTransfer(plan spec.Spec) Finding {
-	f := Finding{Check: "files", Verdict: OK, Seen: "the engine sees the folders of this machine: they are mounted (bind)"}
+	f := Finding{Check: "files", Verdict: OK, Seen: "the engine sees the directories of this machine: they are mounted (bind)"}
 	if plan.Class.Transfer == spec.TransferCopy {
 		f.Verdict, f.Seen = Info, "are copied to the engine and back (copy), which takes longer"
 	}

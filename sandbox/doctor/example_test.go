@@ -30,7 +30,7 @@ func ExampleExamine() {
 	}
 	// Output:
 	// engine address fail
-	// state folder ok
+	// state directory ok
 }
 
 // A machine with an engine is examined through a runner.

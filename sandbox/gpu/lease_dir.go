@@ -36,7 +36,7 @@ type leaseDir struct {
 
 // errStuck means that a process has kept the lease directory locked, which other processes
 // do for milliseconds.
-var errStuck = errors.New("the lease folder is kept locked by another process")
+var errStuck = errors.New("the lease directory is kept locked by another process")
 
 const (
 	// lockPatience is how long to wait for the lock of the directory, and lockPoll how

@@ -54,7 +54,7 @@ func states(t *testing.T, m *Manager) []string {
 
 func TestLease(t *testing.T) {
 	m := Open(filepath.Join(t.TempDir(), "gpus"))
-	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, m), "a folder that is not there yet")
+	require.Equal(t, []string{"free", "free", "free", "free"}, states(t, m), "a directory that is not there yet")
 	require.NoDirExists(t, m.dir)
 	one := acquire(t, m, order("one", Want{Count: 1}))
 	require.Equal(t, []string{"0"}, one.IDs())

@@ -104,7 +104,7 @@ func (e *dirError) Unwrap() error { return e.err }
 
 // Hint says what to try.
 func (e *dirError) Hint() string {
-	return "make that folder one that you may write to, or name another with gpu_dir in the settings or SANDBOX_GPU_DIR"
+	return "make that directory one that you may write to, or name another with gpu_dir in the settings or SANDBOX_GPU_DIR"
 }
 
 const (

@@ -71,7 +71,7 @@ func (w Want) candidates(inv Inventory) ([]string, error) {
 	case !inv.Known && w.All:
 		return []string{everything}, nil
 	case !inv.Known:
-		return refuse("the engine does not tell which GPUs it has: name them by index, such as device=0, or take all")
+		return refuse("the engine does not report which GPUs it has: name them by index, such as device=0, or take all")
 	case w.All && len(sick) > 0:
 		return refuse("not all of them are fit: %s", strings.Join(sick, "; "))
 	case w.All:

@@ -107,7 +107,7 @@ func TestWant(t *testing.T) {
 		"the same by two names": {Want{IDs: []string{"2", "GPU-abc"}}, inv, nil, "GPU 2 is named twice"},
 		"a part":                {Want{IDs: []string{"0:1"}}, inv, nil, "parts of a GPU (MIG) are not lent"},
 		"a part by UUID":        {Want{IDs: []string{"MIG-1"}}, unknown, nil, "parts of a GPU (MIG) are not lent"},
-		"unknown: a number":     {Want{Count: 1}, unknown, nil, "the engine does not tell which GPUs it has"},
+		"unknown: a number":     {Want{Count: 1}, unknown, nil, "the engine does not report which GPUs it has"},
 		"unknown: an index":     {Want{IDs: []string{"3"}}, unknown, []string{"3"}, ""},
 		"unknown: a UUID":       {Want{IDs: []string{"GPU-abc"}}, unknown, nil, "which GPU GPU-abc is cannot be found out here"},
 		"unknown: all":          {Want{All: true}, unknown, []string{"all"}, ""},

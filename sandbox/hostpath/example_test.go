@@ -12,6 +12,6 @@ func ExampleResolve() {
 	_, _, err := hostpath.Resolve(context.Background(), spec.Request{Input: "/etc", Final: "/usr/bin"}, hostpath.Protected{StateDir: "/var/lib/evalbox"})
 	fmt.Println(err)
 	// Output:
-	// input "/etc": is a folder of the system
-	// final "/usr/bin": is emptied before a run, and is a folder of the system
+	// input "/etc": is a directory of the system
+	// final "/usr/bin": is emptied before a run, and is a directory of the system
 }

@@ -102,7 +102,7 @@ func (t *table) resolveMasks(ctx context.Context) error {
 		case err != nil:
 			errs = append(errs, &policy.FieldError{Field: "mask", Value: fmt.Sprintf("%.200q", mask.Text()), Rule: fsx.Cause(err).Error()})
 		case !info.IsDir() && !info.Mode().IsRegular():
-			errs = append(errs, &policy.FieldError{Field: "mask", Value: fmt.Sprintf("%.200q", mask.Text()), Rule: "is neither a file nor a folder"})
+			errs = append(errs, &policy.FieldError{Field: "mask", Value: fmt.Sprintf("%.200q", mask.Text()), Rule: "is neither a file nor a directory"})
 		default:
 			found[inside] = info.IsDir()
 		}

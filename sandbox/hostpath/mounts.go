@@ -41,7 +41,7 @@ func (p Protected) resolveMounts(ctx context.Context, req spec.Request) (spec.La
 		asked := req.Trees[i].Source
 		real, err := p.resolveSource("tree", asked)
 		if err == nil && !fsx.IsDir(real) {
-			err = &spec.PathError{Field: "tree", Path: asked, Rule: "is not a folder"}
+			err = &spec.PathError{Field: "tree", Path: asked, Rule: "is not a directory"}
 		}
 		if err == nil {
 			req.Trees[i].Exclude, err = resolveExclude(req.Trees[i].Exclude, asked, real)
@@ -101,17 +101,17 @@ func (p Protected) resolveSource(field, asked string) (string, error) {
 	}
 	switch {
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return refuse("is neither a folder nor a regular file")
+		return refuse("is neither a directory nor a regular file")
 	case real == filepath.Dir(real):
 		return refuse("is the root of a file system")
 	case below(filepath.ToSlash(real), kernelTrees):
-		return refuse("is a folder of the kernel or of running services")
+		return refuse("is a directory of the kernel or of running services")
 	case slices.ContainsFunc(kernelTrees, func(tree string) bool { return fsx.IsDir(tree) && fsx.Within(fsx.RealPath(tree), real) }):
-		return refuse("holds a folder of the kernel or of running services")
+		return refuse("holds a directory of the kernel or of running services")
 	case fsx.Within(fsx.RealPath(p.StateDir), real):
-		return refuse("is or holds the state folder " + p.StateDir)
+		return refuse("is or holds the state directory " + p.StateDir)
 	case fsx.Within(real, fsx.RealPath(p.StateDir)) && !p.isOutput(real):
-		return refuse("lies in the state folder " + p.StateDir + ", which holds the records of other runs")
+		return refuse("lies in the state directory " + p.StateDir + ", which holds the records of other runs")
 	}
 	err = checkContent(field, asked, real)
 	if err == nil && info.IsDir() {
@@ -139,7 +139,7 @@ func CheckEngine(layout spec.Layout, root, address string) error {
 	}
 	socket, local := strings.CutPrefix(address, "unix://")
 	if inRoot(layout.Final) {
-		return &spec.PathError{Field: "final", Path: layout.Final, Rule: "is, holds or lies in the engine's data folder " + root}
+		return &spec.PathError{Field: "final", Path: layout.Final, Rule: "is, holds or lies in the engine's data directory " + root}
 	}
 	for _, e := range layout.Entries {
 		field := "mount"
@@ -147,7 +147,7 @@ func CheckEngine(layout spec.Layout, root, address string) error {
 			field = "input"
 		}
 		if inRoot(e.Source) {
-			return &spec.PathError{Field: field, Path: e.Source, Rule: "is, holds or lies in the engine's data folder " + root}
+			return &spec.PathError{Field: field, Path: e.Source, Rule: "is, holds or lies in the engine's data directory " + root}
 		}
 		if local && e.Role != spec.RoleInput && e.Source != "" && fsx.Within(fsx.RealPath(socket), e.Source) {
 			return &spec.PathError{Field: field, Path: e.Source, Rule: "holds the engine's socket: access to it is root on this machine"}
@@ -179,7 +179,7 @@ func (t table) checkPoints() error {
 			errs = append(errs, &spec.PathError{Field: "mount", Path: filepath.Join(outer.Source, rel), Rule: "must be there for " + e.Target + " to be mounted on it", Err: fsx.Cause(err)})
 		case info.IsDir() != e.Dir || !info.IsDir() && !info.Mode().IsRegular():
 			errs = append(errs, &spec.PathError{Field: "mount", Path: filepath.Join(outer.Source, rel),
-				Rule: "a folder can be mounted on a folder only, and a file on a file, without links: " + e.Target})
+				Rule: "a directory can be mounted on a directory only, and a file on a file, without links: " + e.Target})
 		}
 	}
 	return policy.Join(errs...)
@@ -213,7 +213,7 @@ func (t table) checkWorkDir(dir string) error {
 		return &policy.FieldError{Field: "workdir", Value: fmt.Sprintf("%.200q", dir), Rule: rule}
 	}
 	if !e.Dir || e.Source == "" {
-		return refuse("is not a folder of " + e.Target)
+		return refuse("is not a directory of " + e.Target)
 	}
 	root, err := os.OpenRoot(e.Source)
 	if err != nil {
@@ -221,7 +221,7 @@ func (t table) checkWorkDir(dir string) error {
 	}
 	defer root.Close()
 	if info, err := root.Stat(rel); err != nil || !info.IsDir() {
-		return refuse("is not a folder of " + e.Source)
+		return refuse("is not a directory of " + e.Source)
 	}
 	return nil
 }

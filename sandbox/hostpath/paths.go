@@ -100,7 +100,7 @@ func resolveScript(path string) (string, error) {
 	case err != nil:
 		return path, err
 	case info.IsDir():
-		return path, &spec.PathError{Field: "script", Path: path, Rule: "is a folder, not a program"}
+		return path, &spec.PathError{Field: "script", Path: path, Rule: "is a directory, not a program"}
 	case !info.Mode().IsRegular():
 		return path, &spec.PathError{Field: "script", Path: path, Rule: "is not a regular file"}
 	case info.Size() > MaxScript:
@@ -115,7 +115,7 @@ func (p Protected) resolveInput(path string) (string, error) {
 		return path, err
 	}
 	if !info.IsDir() {
-		return path, &spec.PathError{Field: "input", Path: path, Rule: "is not a folder"}
+		return path, &spec.PathError{Field: "input", Path: path, Rule: "is not a directory"}
 	}
 	if err := p.checkMountable("input", path, real); err != nil {
 		return path, err
@@ -141,7 +141,7 @@ func (p Protected) resolveFinal(path string) (string, error) {
 	if _, err := os.Lstat(abs); errors.Is(err, fs.ErrNotExist) {
 		parent, info, err := resolve("final", filepath.Dir(abs))
 		if err == nil && !info.IsDir() {
-			err = &spec.PathError{Field: "final", Path: path, Rule: "lies in something that is not a folder"}
+			err = &spec.PathError{Field: "final", Path: path, Rule: "lies in something that is not a directory"}
 		}
 		if err != nil {
 			return path, err
@@ -154,7 +154,7 @@ func (p Protected) resolveFinal(path string) (string, error) {
 		return path, err
 	}
 	if !info.IsDir() {
-		return path, &spec.PathError{Field: "final", Path: path, Rule: "is not a folder"}
+		return path, &spec.PathError{Field: "final", Path: path, Rule: "is not a directory"}
 	}
 	if err := p.checkFinal(path, real); err != nil {
 		return path, err
@@ -171,13 +171,13 @@ func (p Protected) checkMountable(field, path, real string) error {
 		return &spec.PathError{Field: field, Path: path, Rule: "is not UTF-8, which the engine's interface needs"}
 	}
 	if showsTooMuch(real) {
-		return &spec.PathError{Field: field, Path: path, Rule: "is a folder of the system"}
+		return &spec.PathError{Field: field, Path: path, Rule: "is a directory of the system"}
 	}
 	if home, err := os.UserHomeDir(); err == nil && fsx.Within(fsx.RealPath(home), real) {
-		return &spec.PathError{Field: field, Path: path, Rule: "is or holds your home folder"}
+		return &spec.PathError{Field: field, Path: path, Rule: "is or holds your home directory"}
 	}
 	if fsx.Within(fsx.RealPath(p.StateDir), real) {
-		return &spec.PathError{Field: field, Path: path, Rule: "is or holds the state folder " + p.StateDir}
+		return &spec.PathError{Field: field, Path: path, Rule: "is or holds the state directory " + p.StateDir}
 	}
 	return checkContent(field, path, real)
 }
@@ -193,7 +193,7 @@ func checkContent(field, asked, real string) error {
 	}
 	if len(below) > 0 {
 		return &spec.PathError{Field: field, Path: asked,
-			Rule: fmt.Sprintf("has the mount point %s in it, which would not be there inside; give a folder without", below[0])}
+			Rule: fmt.Sprintf("has the mount point %s in it, which would not be there inside; give a directory without", below[0])}
 	}
 	return nil
 }
@@ -204,10 +204,10 @@ func (p Protected) checkFinal(path, real string) error {
 		return err
 	}
 	if belongsToSystem(real) {
-		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is a folder of the system"}
+		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is a directory of the system"}
 	}
 	if fsx.Within(real, fsx.RealPath(p.StateDir)) {
-		return &spec.PathError{Field: "final", Path: path, Rule: "lies in the state folder " + p.StateDir + ", which holds the records of other runs"}
+		return &spec.PathError{Field: "final", Path: path, Rule: "lies in the state directory " + p.StateDir + ", which holds the records of other runs"}
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (p Protected) checkFinal(path, real string) error {
 // checkEmptiable refuses existing directories that hold more than results.
 func checkEmptiable(path, real string) error {
 	if cwd, err := os.Getwd(); err == nil && fsx.Within(fsx.RealPath(cwd), real) {
-		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is or holds the current folder"}
+		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is or holds the current directory"}
 	}
 	if _, err := os.Lstat(filepath.Join(real, ".git")); err == nil {
 		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and holds a Git checkout"}

@@ -18,7 +18,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// hostDirs is a little host: a home, a state folder and a place for the rest.
+// hostDirs is a little host: a home, a state directory and a place for the rest.
 type hostDirs struct{ base, home, state, place string }
 
 func newHostDirs(t *testing.T) hostDirs {
@@ -60,7 +60,7 @@ func TestResolveScript(t *testing.T) {
 	for path, rule := range map[string]string{
 		"missing.py":  "does not exist",
 		"dangling.py": "does not exist",
-		"folder":      "is a folder, not a program",
+		"folder":      "is a directory, not a program",
 		"fifo.py":     "is not a regular file",
 		"/dev/zero":   "is not a regular file",
 		"big.py":      "has 67108865 bytes; at most 67108864",
@@ -100,7 +100,7 @@ func TestResolveInput(t *testing.T) {
 		require.NoError(t, err, path)
 		require.Equal(t, h.place+"/data", req.Input, path)
 	}
-	// A folder in the home is what people have; the current folder is only read.
+	// A directory in the home is what people have; the current directory is only read.
 	treetest.Write(t, h.home, map[string]string{"data/": ""})
 	for _, path := range []string{h.home + "/data", "."} {
 		_, err := Protected{StateDir: h.state}.resolvePaths(spec.Request{Input: path})
@@ -110,18 +110,18 @@ func TestResolveInput(t *testing.T) {
 	for path, rule := range map[string]string{
 		"missing":       "does not exist",
 		"to-nothing":    "does not exist",
-		"file":          "is not a folder",
+		"file":          "is not a directory",
 		"/":             "root of a file system",
 		"to-root":       "root of a file system",
-		h.home:          "is or holds your home folder",
-		h.home + "/..":  "is or holds your home folder",
-		"to-home":       "is or holds your home folder",
+		h.home:          "is or holds your home directory",
+		h.home + "/..":  "is or holds your home directory",
+		"to-home":       "is or holds your home directory",
 		h.base:          "is or holds",
-		h.state:         "is or holds the state folder",
-		"to-state":      "is or holds the state folder",
-		h.base + "/var": "is or holds the state folder",
+		h.state:         "is or holds the state directory",
+		"to-state":      "is or holds the state directory",
+		h.base + "/var": "is or holds the state directory",
 		"sock":          "holds docker.sock",
-		"/dev":          "is a folder of the system",
+		"/dev":          "is a directory of the system",
 	} {
 		_, err := Protected{StateDir: h.state}.resolvePaths(spec.Request{Input: path})
 		var broken *spec.PathError
@@ -132,26 +132,26 @@ func TestResolveInput(t *testing.T) {
 	}
 }
 
-// A state folder or a home that is reached through a link is the same folder.
+// A state directory or a home that is reached through a link is the same directory.
 func TestLinksDoNotHideProtectedFolders(t *testing.T) {
 	h := newHostDirs(t)
 	link := filepath.Join(h.base, "link")
 	require.NoError(t, os.Symlink("var", link))
 	_, err := Protected{StateDir: link + "/state"}.resolvePaths(spec.Request{Input: h.base + "/var"})
-	require.ErrorContains(t, err, "is or holds the state folder")
+	require.ErrorContains(t, err, "is or holds the state directory")
 	_, err = Protected{StateDir: link + "/state/not/made/yet"}.resolvePaths(spec.Request{Input: h.base + "/var"})
-	require.ErrorContains(t, err, "is or holds the state folder")
+	require.ErrorContains(t, err, "is or holds the state directory")
 
 	homes := filepath.Join(h.base, "homes")
 	require.NoError(t, os.Symlink("home", homes))
 	t.Setenv("HOME", homes+"/me")
 	_, err = Protected{StateDir: h.state}.resolvePaths(spec.Request{Input: h.base + "/home"})
-	require.ErrorContains(t, err, "is or holds your home folder")
+	require.ErrorContains(t, err, "is or holds your home directory")
 
 	require.NoError(t, os.Symlink("place", filepath.Join(h.base, "places")))
 	t.Chdir(filepath.Join(h.base, "places"))
 	_, err = Protected{StateDir: h.state}.resolvePaths(spec.Request{Final: h.place})
-	require.ErrorContains(t, err, "is or holds the current folder")
+	require.ErrorContains(t, err, "is or holds the current directory")
 }
 
 func TestInputWithAMountPointBelow(t *testing.T) {
@@ -173,7 +173,7 @@ func TestInputWithAMountPointBelow(t *testing.T) {
 	}
 	for _, path := range []string{"data/sub", "data2", "other"} {
 		_, err := Protected{StateDir: h.state}.resolvePaths(spec.Request{Input: path})
-		require.NoError(t, err, "a mount point itself is a folder like others")
+		require.NoError(t, err, "a mount point itself is a directory like others")
 	}
 }
 
@@ -197,24 +197,24 @@ func TestResolveFinal(t *testing.T) {
 	require.FileExists(t, "final/old", "nothing is emptied")
 
 	for path, rule := range map[string]string{
-		"file":              "is not a folder",
+		"file":              "is not a directory",
 		"missing/new":       "does not exist",
 		"to-nothing":        "does not exist",
 		"to-nothing/new":    "does not exist",
 		"file/new":          "",
 		"/":                 "root of a file system",
-		h.home:              "is or holds your home folder",
-		"to-home":           "is or holds your home folder",
+		h.home:              "is or holds your home directory",
+		"to-home":           "is or holds your home directory",
 		h.base:              "is or holds",
-		h.state:             "is or holds the state folder",
-		h.state + "/runs":   "lies in the state folder",
+		h.state:             "is or holds the state directory",
+		h.state + "/runs":   "lies in the state directory",
 		h.state + "/runs/x": "",
 		"repo":              "holds a Git checkout",
 		"to-repo":           "holds a Git checkout",
 		"worktree":          "holds a Git checkout",
-		".":                 "is or holds the current folder",
-		"to-here":           "is or holds the current folder",
-		h.place:             "is or holds the current folder",
+		".":                 "is or holds the current directory",
+		"to-here":           "is or holds the current directory",
+		h.place:             "is or holds the current directory",
 		"sock":              "holds docker.sock",
 	} {
 		_, err := Protected{StateDir: h.state}.resolvePaths(spec.Request{Final: path})
@@ -228,7 +228,7 @@ func TestResolveFinal(t *testing.T) {
 	treetest.Write(t, h.state, map[string]string{"runs/x/final/": ""})
 	for _, path := range []string{"/runs", "/runs/x", "/runs/x/final", "/new"} {
 		_, err := Protected{StateDir: h.state}.resolvePaths(spec.Request{Final: h.state + path})
-		require.ErrorContains(t, err, "lies in the state folder", path)
+		require.ErrorContains(t, err, "lies in the state directory", path)
 	}
 	// What an earlier run made may be the next one's input.
 	_, err := Protected{StateDir: h.state}.resolvePaths(spec.Request{Input: h.state + "/runs/x/final"})

@@ -38,7 +38,7 @@ type routeCounters struct {
 // the process is the container's init, on this kernel, and that its network has no route.
 func openRouteCounters(pid int) (c *routeCounters, err error) {
 	if pid <= 0 {
-		return nil, errors.New("the engine did not tell the container's process")
+		return nil, errors.New("the engine did not report the container's process")
 	}
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	c = &routeCounters{}

@@ -47,7 +47,7 @@ func (o *Observer) showNames(ctx context.Context, table spec.Layout) error {
 	}
 	o.inner = n.inner
 	if n.cut {
-		o.warn("hidden folders may have more names than the %d, in folders at most %d deep, that are shown: whether somebody opens one of the rest is not seen",
+		o.warn("hidden directories may have more names than the %d, in directories at most %d deep, that are shown: whether somebody opens one of the rest is not seen",
 			maxShownNames, maxShownDepth)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// shown is what is shown of a hidden folder of a tree, and who showed it.
+// shown is what is shown of a hidden directory of a tree, and who showed it.
 func shown(t *testing.T, tree string, left int) (string, *namer) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "watch-0")

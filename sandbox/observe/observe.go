@@ -222,7 +222,7 @@ func countersOf(ctx context.Context, c engine.Container) (*routeCounters, error)
 	if local, ok := c.(engine.Local); ok {
 		var err error
 		if pid, err = local.PID(context.WithoutCancel(ctx)); err != nil {
-			return nil, fmt.Errorf("the engine did not tell the container's process: %w", err)
+			return nil, fmt.Errorf("the engine did not report the container's process: %w", err)
 		}
 	}
 	return openRouteCounters(pid)

@@ -51,8 +51,8 @@ func TestPathWatchSeesWhatWasOpenedBefore(t *testing.T) {
 
 func TestRouteCountersAreOfAContainer(t *testing.T) {
 	for pid, want := range map[int]string{
-		0:           "did not tell",
-		-1:          "did not tell",
+		0:           "did not report",
+		-1:          "did not report",
 		1 << 30:     "cannot be read",
 		os.Getpid(): "is not that of the container",
 	} {

@@ -145,7 +145,7 @@ func TestDecide(t *testing.T) {
 		"below a file":        {failed(engine.StageExec, syscall.ENOTDIR), result.StatusStartFailed, result.FaultOperator, 127, 0},
 		"not executable":      {failed(engine.StageExec, syscall.EACCES), result.StatusStartFailed, result.FaultOperator, 126, 0},
 		"no memory for it":    {failed(engine.StageExec, syscall.ENOMEM), result.StatusStartFailed, result.FaultOperator, 126, 0},
-		"no folder":           {failed("chdir", syscall.ENOENT), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
+		"no directory":        {failed("chdir", syscall.ENOENT), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"no way to the proxy": {failed("relay", syscall.EADDRINUSE), result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 
 		"no answer at all":            {Evidence{}, result.StatusEngineLost, result.FaultEnvironment, -1, 0},

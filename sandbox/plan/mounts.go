@@ -59,7 +59,7 @@ func planTree(e spec.Entry, layout spec.Layout, masks []spec.Mask) (spec.JobTree
 	if e.Source != "" {
 		errs = append(errs, checkSource("tree", e.Source))
 		if final := layout.Final; final != "" && (fsx.Within(final, e.Source) || fsx.Within(e.Source, final)) {
-			errs = append(errs, &policy.FieldError{Field: "tree", Value: e.Source, Rule: "shares a folder with final " + final})
+			errs = append(errs, &policy.FieldError{Field: "tree", Value: e.Source, Rule: "shares a directory with final " + final})
 		}
 	}
 	for _, name := range e.Exclude {
@@ -145,7 +145,7 @@ func planWorkDir(req spec.Request, layout spec.Layout, masks []spec.Mask) (strin
 	_, _, shown := layout.Lookup(dir)
 	if !shown && dir != spec.WorkDir && dir != spec.FinalDir && !spec.Within(dir, spec.InputDir) {
 		return "", &policy.FieldError{Field: "workdir", Value: fmt.Sprintf("%.200q", dir),
-			Rule: "must be " + spec.WorkDir + ", ./input, ./final, or a folder of a mount or tree"}
+			Rule: "must be " + spec.WorkDir + ", ./input, ./final, or a directory of a mount or tree"}
 	}
 	for _, mask := range masks {
 		if spec.Within(dir, mask.Target) {

@@ -133,7 +133,7 @@ func checkCanaries(layout spec.Layout) error {
 			refuse("is, or lies in, another decoy")
 		case !layout.Contains(c.Target):
 		case slices.ContainsFunc(layout.Masks, func(mask spec.Mask) bool { return spec.Below(c.Target, mask.Target) }):
-			refuse("lies in a folder that a mask hides; let that be the decoy")
+			refuse("lies in a directory that a mask hides; let that be the decoy")
 		}
 	}
 	return errors.Join(errs...)

@@ -175,7 +175,7 @@ func TestPlanObserveRefuses(t *testing.T) {
 		"/work/final/x":             "needs as it is",
 		"/work/train.py":            "where the program is",
 		"/repo":                     "hides the mount /repo",
-		"/repo/keys/id_rsa":         "a folder that a mask hides",
+		"/repo/keys/id_rsa":         "a directory that a mask hides",
 		"/root/.ssh/id_rsa":         "lies in, another decoy",
 		"/root/.ssh/":               "is, or lies in, another decoy",
 	} {

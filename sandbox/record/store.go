@@ -126,7 +126,7 @@ func DefaultDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("finding the state folder: %w", err)
+		return "", fmt.Errorf("finding the state directory: %w", err)
 	}
 	return filepath.Join(home, ".local", "state", "evalbox"), nil
 }
@@ -135,7 +135,7 @@ func DefaultDir() (string, error) {
 func Open(dir string) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, &spec.PathError{Field: "state folder", Path: dir, Rule: "cannot be used", Err: fsx.Cause(err)}
+		return nil, &spec.PathError{Field: "state directory", Path: dir, Rule: "cannot be used", Err: fsx.Cause(err)}
 	}
 	return &Store{dir: abs}, nil
 }
@@ -176,9 +176,9 @@ func (s *Store) Prepare() error {
 // StateError names a path of the state directory. A full disk becomes an [ErrNoSpace].
 func StateError(path, rule string, err error) error {
 	if fsx.IsNoSpace(err) {
-		return fmt.Errorf("state folder %q: %w: %w", path, ErrNoSpace, fsx.Cause(err))
+		return fmt.Errorf("state directory %q: %w: %w", path, ErrNoSpace, fsx.Cause(err))
 	}
-	return &spec.PathError{Field: "state folder", Path: path, Rule: rule, Err: fsx.Cause(err)}
+	return &spec.PathError{Field: "state directory", Path: path, Rule: rule, Err: fsx.Cause(err)}
 }
 
 // Create makes the directory of a new record. An ID that exists is an error.

@@ -295,7 +295,7 @@ func TestStateFolderThatCannotBeMade(t *testing.T) {
 	_, err = s.Create("r1")
 	var broken *spec.PathError
 	require.ErrorAs(t, err, &broken)
-	require.Equal(t, "state folder", broken.Field)
+	require.Equal(t, "state directory", broken.Field)
 }
 
 // TestRecordsOfAnEarlierVersion: records that version 0e85b1f wrote are listed and read,

@@ -67,7 +67,7 @@ func TestStateDirectoryOfOthersIsRefused(t *testing.T) {
 
 	require.NoError(t, os.Chmod(state, 0o777))
 	_, err = store.Create("r1")
-	require.EqualError(t, err, `state folder "`+state+`": other users may change (mode 0777); take the permission away with chmod go-w`)
+	require.EqualError(t, err, `state directory "`+state+`": other users may change (mode 0777); take the permission away with chmod go-w`)
 	require.NoError(t, os.Chmod(state, 0o700))
 
 	link := filepath.Join(base, "link")

@@ -316,7 +316,7 @@ func (c *copies) monitorError(err error) error {
 		rule += fmt.Sprintf(" (it said %.200q)", note)
 	}
 	return fmt.Errorf("%w: %w", &policy.FieldError{Field: "transfer", Value: spec.TransferCopy, Rule: rule,
-		Hint: "choose an image with a shell, such as debian, or an engine that sees the folders of this machine"}, err)
+		Hint: "choose an image with a shell, such as debian, or an engine that sees the directories of this machine"}, err)
 }
 
 // watch ends a run that fills the engine's disk. A measurement that has begun is not

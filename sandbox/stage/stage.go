@@ -231,7 +231,7 @@ func (s *Stage) openMounts() error {
 // reserveSpace checks that the disk of the record has room, and sets space aside.
 func (s *Stage) reserveSpace() error {
 	if free, ok := fsx.FreeBytes(s.Dir); ok && free < minFree {
-		return fmt.Errorf("state folder %q: %w: %v free, a run needs %v", filepath.Dir(s.Dir), record.ErrNoSpace,
+		return fmt.Errorf("state directory %q: %w: %v free, a run needs %v", filepath.Dir(s.Dir), record.ErrNoSpace,
 			policy.Size(free), policy.Size(minFree))
 	}
 	file, err := os.OpenFile(s.reserve, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)

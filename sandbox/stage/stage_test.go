@@ -83,7 +83,7 @@ func TestStageKeepsTheProgramThatRan(t *testing.T) {
 	info, err := os.Stat(w.Sources[spec.RoleProgram])
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o444), info.Mode().Perm(), "any user may read it, nobody may write it")
-	require.NotEqual(t, filepath.Dir(w.Sources[spec.RoleProgram]), w.Dir, "the folder that is mounted holds nothing else")
+	require.NotEqual(t, filepath.Dir(w.Sources[spec.RoleProgram]), w.Dir, "the directory that is mounted holds nothing else")
 	require.NoError(t, w.Discard(t.Context()))
 	require.FileExists(t, script)
 }
@@ -118,14 +118,14 @@ func TestFailuresOfAStageLeaveNothing(t *testing.T) {
 		change func(*spec.Spec)
 		want   string
 	}{
-		"script is blank":     {func(s *spec.Spec) { s.Job.Script = place + "/empty.py" }, "is empty"},
-		"script is empty":     {func(s *spec.Spec) { s.Job.Script = place + "/nothing.py" }, "is empty"},
-		"script is gone":      {func(s *spec.Spec) { s.Job.Script = place + "/gone.py" }, "cannot be read"},
-		"script is a folder":  {func(s *spec.Spec) { s.Job.Script = place }, "cannot be read"},
-		"final is a file":     {func(s *spec.Spec) { s.Job.Final = place + "/file" }, "cannot be opened"},
-		"parent is gone":      {func(s *spec.Spec) { s.Job.Final = place + "/no/final" }, "cannot be made"},
-		"user has a name":     {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root:root", place+"/parent/new" }, "not numeric"},
-		"user has a name (2)": {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
+		"script is blank":       {func(s *spec.Spec) { s.Job.Script = place + "/empty.py" }, "is empty"},
+		"script is empty":       {func(s *spec.Spec) { s.Job.Script = place + "/nothing.py" }, "is empty"},
+		"script is gone":        {func(s *spec.Spec) { s.Job.Script = place + "/gone.py" }, "cannot be read"},
+		"script is a directory": {func(s *spec.Spec) { s.Job.Script = place }, "cannot be read"},
+		"final is a file":       {func(s *spec.Spec) { s.Job.Final = place + "/file" }, "cannot be opened"},
+		"parent is gone":        {func(s *spec.Spec) { s.Job.Final = place + "/no/final" }, "cannot be made"},
+		"user has a name":       {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root:root", place+"/parent/new" }, "not numeric"},
+		"user has a name (2)":   {func(s *spec.Spec) { s.Class.User, s.Job.Final = "root", place+"/final" }, "not numeric"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := recordtest.Open(t)
@@ -257,8 +257,8 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 		final string
 		left  []string
 	}{
-		"a folder of the caller": {base + "/theirs", []string{"theirs", "theirs/kept"}},
-		"a folder that we made":  {base + "/ours", []string{"theirs", "theirs/kept"}},
+		"a directory of the caller": {base + "/theirs", []string{"theirs", "theirs/kept"}},
+		"a directory that we made":  {base + "/ours", []string{"theirs", "theirs/kept"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := workSpec("r1")
@@ -281,7 +281,7 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 	require.Empty(t, treetest.Everything(t, store.RunsDir()))
 }
 
-// The folder that was opened is the one that is emptied, or none.
+// The directory that was opened is the one that is emptied, or none.
 func TestFinalThatIsReplacedIsRefused(t *testing.T) {
 	store := recordtest.Open(t)
 	base := t.TempDir()
@@ -372,7 +372,7 @@ func TestPermits(t *testing.T) {
 		{0o750, false, true, mayRead, true},
 		{0o070, true, true, mayRead, false}, // the owner's bits count, though the group's would do
 		{0o773, false, false, mayWrite, true},
-		{0o666, false, false, mayWrite, false}, // a folder is not entered without x
+		{0o666, false, false, mayWrite, false}, // a directory is not entered without x
 	} {
 		require.Equal(t, test.want, permits(test.mode, test.owner, test.group, test.need), "%+v", test)
 	}

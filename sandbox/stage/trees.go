@@ -98,7 +98,7 @@ func (s *Stage) measureTrees(ctx context.Context) error {
 		}
 	}
 	if free, known := fsx.FreeBytes(s.Dir); known && !s.Copied() && free < total+minFree {
-		return fmt.Errorf("state folder %q: %w: %v free, the trees and the run need %v", s.Store.Dir(), record.ErrNoSpace,
+		return fmt.Errorf("state directory %q: %w: %v free, the trees and the run need %v", s.Store.Dir(), record.ErrNoSpace,
 			policy.Size(free), policy.Size(total+minFree))
 	}
 	return nil
@@ -119,7 +119,7 @@ func (s *Stage) treeError(ctx context.Context, job spec.JobTree, err error) erro
 	case errors.As(err, &path):
 		return path
 	case errors.As(err, &limit):
-		return &spec.PathError{Field: "tree", Path: job.Source, Rule: fmt.Sprintf("%v (all trees together: disk limit %v); raise the limit, or exclude folders",
+		return &spec.PathError{Field: "tree", Path: job.Source, Rule: fmt.Sprintf("%v (all trees together: disk limit %v); raise the limit, or exclude directories",
 			limit, policy.Size(s.Plan.Job.DiskBytes))}
 	case fsx.IsNoSpace(err):
 		return record.StateError(s.Dir, "cannot be written", err)

@@ -95,13 +95,13 @@ func conflict(format string, args ...any) error {
 // one applies one change. It reaches the directory of the entry without following links.
 func (a *application) one(ctx context.Context, e Entry, do doer) error {
 	if !fs.ValidPath(e.Path) || e.Path == "." {
-		return &refusal{Skipped, "is not a path in the folder"}
+		return &refusal{Skipped, "is not a path in the directory"}
 	}
 	if a.deny.Has(e.Path) || a.deny.Below(e.Path) && e.Kind != KindDir {
 		return &refusal{Skipped, "is denied"}
 	}
 	if e.Kind != KindFile && e.Kind != KindDir {
-		return &refusal{Skipped, "is a " + e.Kind + ", and only files and folders are applied"}
+		return &refusal{Skipped, "is a " + e.Kind + ", and only files and directories are applied"}
 	}
 	if a.refuse != nil {
 		if reason := a.refuse(e); reason != "" {
@@ -112,11 +112,11 @@ func (a *application) one(ctx context.Context, e Entry, do doer) error {
 	var other *fsx.NotDirectoryError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return conflict("its folder is not there any more")
+		return conflict("its directory is not there any more")
 	case errors.As(err, &other):
-		return conflict("there is a %s where its folder was", collect.KindOf(other.Mode))
+		return conflict("there is a %s where its directory was", collect.KindOf(other.Mode))
 	case errors.Is(err, fsx.ErrReplaced):
-		return conflict("its folder was replaced meanwhile")
+		return conflict("its directory was replaced meanwhile")
 	case err != nil:
 		return err
 	}

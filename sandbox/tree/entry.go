@@ -152,7 +152,7 @@ func (l Limits) check(entries, depth int, bytes int64) error {
 	case entries > l.Entries:
 		return &LimitError{fmt.Sprintf("holds more than %d entries, which is the limit for a copy", l.Entries)}
 	case depth > l.Depth:
-		return &LimitError{fmt.Sprintf("holds folders more than %d levels deep, which is the limit for a copy", l.Depth)}
+		return &LimitError{fmt.Sprintf("holds directories more than %d levels deep, which is the limit for a copy", l.Depth)}
 	}
 	return nil
 }

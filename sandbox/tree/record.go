@@ -82,7 +82,7 @@ func Apply(ctx context.Context, s *record.Store, id, target string, opts ApplyOp
 		return refuse("run " + found.ID + " has no such tree")
 	}
 	if job.Source == "" {
-		return refuse("was no copy of a folder")
+		return refuse("was no copy of a directory")
 	}
 	if found.Result == nil {
 		return Report{}, fmt.Errorf("run %s: %w: it is %s", found.ID, record.ErrRunning, found.State)

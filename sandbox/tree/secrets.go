@@ -63,7 +63,7 @@ func (s *Secrets) Names(ctx context.Context, root *os.Root, limit int) (names []
 	seen := 0
 	err = fsx.Walk(ctx, root, func(name string, info fs.FileInfo) (bool, error) {
 		if seen++; seen > limit {
-			return false, &fs.PathError{Op: "read", Path: name, Err: errors.New("the folder holds too many entries to look for other names of what is denied")}
+			return false, &fs.PathError{Op: "read", Path: name, Err: errors.New("the directory holds too many entries to look for other names of what is denied")}
 		}
 		if s.has(info) {
 			names = append(names, name)

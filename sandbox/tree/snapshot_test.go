@@ -24,7 +24,7 @@ var wide = Limits{Entries: 10_000, Depth: 100, Bytes: 1 << 30}
 
 var outputs = collect.Limits{Files: 100, Depth: 32, FileBytes: 1 << 20, TotalBytes: 1 << 20}
 
-// copied copies a folder into a new one.
+// copied copies a directory into a new one.
 func copied(t *testing.T, from string, opts Options) (Base, string) {
 	t.Helper()
 	if opts.Limits == (Limits{}) {
@@ -103,7 +103,7 @@ func TestCopyIsBounded(t *testing.T) {
 	}{
 		"bytes":   {Limits{Entries: 10, Depth: 10, Bytes: 9}, "holds at least 10 bytes in 4 entries; at most 9 bytes may be copied"},
 		"entries": {Limits{Entries: 3, Depth: 10, Bytes: 100}, "holds more than 3 entries"},
-		"depth":   {Limits{Entries: 10, Depth: 1, Bytes: 100}, "holds folders more than 1 levels deep"},
+		"depth":   {Limits{Entries: 10, Depth: 1, Bytes: 100}, "holds directories more than 1 levels deep"},
 	} {
 		_, _, err := Size(t.Context(), treetest.Root(t, from), nil, test.limits)
 		require.ErrorContains(t, err, test.want, name)
@@ -166,27 +166,27 @@ func TestCompare(t *testing.T) {
 		created, changed, deleted []string
 		skipped                   []string
 	}{
-		"nothing":        {now: same},
-		"a new file":     {now: append(without(), file("n", "n"), folder("m")), created: []string{"m", "n"}},
-		"content":        {now: append(without("f"), file("f", "g")), changed: []string{"f"}},
-		"mode":           {now: append(without("f"), Entry{Path: "f", Kind: KindFile, Size: 1, SHA256: "f", Mode: 0o600}), changed: []string{"f"}},
-		"mode of folder": {now: append(without("d"), Entry{Path: "d", Kind: KindDir}, file("d/a", "1"), folder("d/sub"), file("d/sub/x", "x"))},
-		"file gone":      {now: without("f"), deleted: []string{"f"}},
-		"folder gone":    {now: without("d"), deleted: []string{"d", "d/a", "d/sub", "d/sub/x"}},
-		"all gone":       {now: nil, deleted: []string{"d", "d/a", "d/sub", "d/sub/x", "f", "l"}},
-		"a file for a folder": {now: append(without("d"), file("d", "d")), created: []string{"d"},
+		"nothing":           {now: same},
+		"a new file":        {now: append(without(), file("n", "n"), folder("m")), created: []string{"m", "n"}},
+		"content":           {now: append(without("f"), file("f", "g")), changed: []string{"f"}},
+		"mode":              {now: append(without("f"), Entry{Path: "f", Kind: KindFile, Size: 1, SHA256: "f", Mode: 0o600}), changed: []string{"f"}},
+		"mode of directory": {now: append(without("d"), Entry{Path: "d", Kind: KindDir}, file("d/a", "1"), folder("d/sub"), file("d/sub/x", "x"))},
+		"file gone":         {now: without("f"), deleted: []string{"f"}},
+		"folder gone":       {now: without("d"), deleted: []string{"d", "d/a", "d/sub", "d/sub/x"}},
+		"all gone":          {now: nil, deleted: []string{"d", "d/a", "d/sub", "d/sub/x", "f", "l"}},
+		"a file for a directory": {now: append(without("d"), file("d", "d")), created: []string{"d"},
 			deleted: []string{"d", "d/a", "d/sub", "d/sub/x"}},
-		"a folder for a file": {now: append(without("f"), folder("f"), file("f/x", "x")), created: []string{"f", "f/x"}, deleted: []string{"f"}},
-		"a link for a folder": {now: append(without("d"), link("d", "/etc")), skipped: []string{"d"}},
-		"a link for a file":   {now: append(without("f"), link("f", "/etc/passwd")), skipped: []string{"f"}},
-		"a file for a link":   {now: append(without("l"), file("l", "x")), created: []string{"l"}, deleted: []string{"l"}},
-		"another link":        {now: append(without("l"), link("l", "/etc")), skipped: []string{"l"}},
-		"an unreadable folder": {now: without("d"), left: map[string]result.SkippedOutput{"d": {Kind: KindDir, Reason: "cannot be read"}},
+		"a directory for a file": {now: append(without("f"), folder("f"), file("f/x", "x")), created: []string{"f", "f/x"}, deleted: []string{"f"}},
+		"a link for a directory": {now: append(without("d"), link("d", "/etc")), skipped: []string{"d"}},
+		"a link for a file":      {now: append(without("f"), link("f", "/etc/passwd")), skipped: []string{"f"}},
+		"a file for a link":      {now: append(without("l"), file("l", "x")), created: []string{"l"}, deleted: []string{"l"}},
+		"another link":           {now: append(without("l"), link("l", "/etc")), skipped: []string{"l"}},
+		"an unreadable directory": {now: without("d"), left: map[string]result.SkippedOutput{"d": {Kind: KindDir, Reason: "cannot be read"}},
 			skipped: []string{"d"}},
-		"an unreadable file":           {now: without("f"), left: map[string]result.SkippedOutput{"f": {Kind: KindFile, Reason: "too large"}}, skipped: []string{"f"}},
-		"a folder not read to its end": {now: without("d/a", "d/sub/x"), read: map[string]bool{".": true, "d/sub": true}, deleted: []string{"d/sub/x"}},
-		"a point that was moved":       {now: append(without("point"), folder("moved")), created: []string{"moved"}},
-		"a point of another kind":      {now: append(without("point"), file("point", "x"))},
+		"an unreadable file":              {now: without("f"), left: map[string]result.SkippedOutput{"f": {Kind: KindFile, Reason: "too large"}}, skipped: []string{"f"}},
+		"a directory not read to its end": {now: without("d/a", "d/sub/x"), read: map[string]bool{".": true, "d/sub": true}, deleted: []string{"d/sub/x"}},
+		"a point that was moved":          {now: append(without("point"), folder("moved")), created: []string{"moved"}},
+		"a point of another kind":         {now: append(without("point"), file("point", "x"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := test.read
@@ -211,7 +211,7 @@ func TestCompare(t *testing.T) {
 	require.Len(t, few.Skipped, 3)
 }
 
-// changedTree is a folder, a copy of it that was changed, and how to apply that.
+// changedTree is a directory, a copy of it that was changed, and how to apply that.
 func changedTree(t *testing.T, files map[string]string, change func(copy string)) (host string, a *application, changes Changes) {
 	t.Helper()
 	host = t.TempDir()
@@ -333,7 +333,7 @@ func TestApplyTrustsTheHashesAlone(t *testing.T) {
 	require.Empty(t, verdicts)
 }
 
-// TestApplyWhileFoldersBecomeLinks: somebody swaps a folder for a link all the time;
+// TestApplyWhileFoldersBecomeLinks: somebody swaps a directory for a link all the time;
 // nothing gets outside.
 func TestApplyWhileFoldersBecomeLinks(t *testing.T) {
 	outside := t.TempDir()

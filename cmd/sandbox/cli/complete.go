@@ -118,7 +118,7 @@ func flagCompletion(a *App, flag *pflag.Flag) cobra.CompletionFunc {
 		return cobra.FixedCompletions(flagWords[flag.Name], noFiles)
 	}
 	switch placeholder {
-	case "directory", "folder":
+	case "directory":
 		return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		}

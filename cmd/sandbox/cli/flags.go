@@ -65,8 +65,8 @@ func NotEmpty(advice string, names ...string) Rule {
 	}
 }
 
-// Folder is advice for [NotEmpty].
-const Folder = ": give a folder, or leave it out"
+// Directory is advice for [NotEmpty].
+const Directory = ": give a directory, or leave it out"
 
 // Together demands that both flags are given, or neither.
 func Together(one, other string) Rule {

@@ -64,12 +64,12 @@ func TestFlagProblems(t *testing.T) {
 // The first rule that is broken is the error: wrong usage, with the help of the command as its hint.
 func TestCheck(t *testing.T) {
 	rules := []Rule{
-		Required("a"), NotEmpty(Folder, "a"), Together("b", "c"), Apart("b", "d"), Needs("b", "e"),
+		Required("a"), NotEmpty(Directory, "a"), Together("b", "c"), Apart("b", "d"), Needs("b", "e"),
 		func(cmd *cobra.Command) error { return Wrong(cmd.Flags().Changed("f"), "--f %d", 1)(cmd) },
 	}
 	for args, want := range map[string]string{
 		"":                      "cmd: --a is missing",
-		"--a=":                  "cmd: --a is empty: give a folder, or leave it out",
+		"--a=":                  "cmd: --a is empty: give a directory, or leave it out",
 		"--a=1":                 "",
 		"--a=1 --b=1":           "cmd: --b and --c go together",
 		"--a=1 --b=1 --c=":      "",

@@ -31,7 +31,7 @@ func TestHints(t *testing.T) {
 		"nothing known":    {errors.New("odd"), nil},
 		"engine down":      {fmt.Errorf("asking the engine: %w", fmt.Errorf("%w: %w", sandbox.ErrEngineUnavailable, daemon)), []string{"is the engine running?"}},
 		"no image":         {&images.NotFoundError{Ref: "nosuch"}, []string{"sandbox image list"}},
-		"no space":         {fmt.Errorf("state folder: %w", record.ErrNoSpace), []string{"sandbox prune --older-than 7d"}},
+		"no space":         {fmt.Errorf("state directory: %w", record.ErrNoSpace), []string{"sandbox prune --older-than 7d"}},
 		"no record":        {fmt.Errorf("run \"x\": %w", record.ErrNoRecord), []string{"sandbox ls"}},
 		"busy":             {fmt.Errorf("final: %w", sandbox.ErrBusy), []string{"sandbox ps"}},
 		"adopted too soon": {fmt.Errorf("final: %w", sandbox.ErrStillRuns), []string{"sandbox adopt ID"}},

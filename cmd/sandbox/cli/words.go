@@ -16,6 +16,7 @@ import (
 var dockerCommands = map[string]string{
 	"attach":    "sandbox logs -f RUN",
 	"build":     "sandbox image build",
+	"commit":    "sandbox image build",
 	"container": "sandbox ls",
 	"create":    "sandbox run --detach",
 	"history":   "sandbox image inspect",
@@ -25,13 +26,23 @@ var dockerCommands = map[string]string{
 	"kill":      "sandbox stop --kill RUN",
 	"list":      "sandbox ls",
 	"load":      "sandbox image import",
+	"network":   "sandbox run --network NAME, or --allow-host HOST",
 	"pull":      "sandbox image pull",
-	"rmi":       "sandbox image prune",
+	"push":      "sandbox image push",
+	"rmi":       "sandbox image rm NAME",
 	"save":      "sandbox image export",
 	"start":     "sandbox run",
 	"stats":     "sandbox ps",
 	"system":    "sandbox prune",
 	"top":       "sandbox ps",
+	"volume":    "sandbox run --input DIR, or --mount SRC:DST",
+}
+
+// dockerListFlags are the answers to flags of docker's commands on containers.
+var dockerListFlags = map[string]string{
+	"ls -a": "leave it out: every run is listed", "ls --all": "leave it out: every run is listed",
+	"ps -a": "runs that have ended are in: sandbox ls", "ps --all": "runs that have ended are in: sandbox ls",
+	"rm -f": "a run is stopped first: sandbox stop RUN", "rm --force": "a run is stopped first: sandbox stop RUN",
 }
 
 // dockerFlags are the answers to flags of `docker run` that no command has.
@@ -63,6 +74,9 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	}
 	message := fmt.Sprintf("%s: unknown flag: %s%s", Subject(cmd), dashes, name)
 	if hint, ok := dockerFlags[name]; ok && runsPrograms(cmd) {
+		return UsageHint(hint, "%s", message)
+	}
+	if hint, ok := dockerListFlags[cmd.Name()+" "+dashes+name]; ok && cmd.Parent() == cmd.Root() {
 		return UsageHint(hint, "%s", message)
 	}
 	if near := nearestFlag(cmd, name); near != "" && dashes == "--" {

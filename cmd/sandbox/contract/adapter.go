@@ -315,7 +315,7 @@ exit code is 1 after a failure, and 125 if the server could not be reached.`,
 			return cli.Check(cmd,
 				cli.Wrong(named < 1, "there is no adapter: name one"),
 				cli.Wrong(named > 2, "takes an adapter and an operation: put %q behind --", strings.Join(args[min(named, 2):named], " ")),
-				cli.Apart("param", "params"), cli.NotEmpty(cli.Folder, "root"),
+				cli.Apart("param", "params"), cli.NotEmpty(cli.Directory, "root"),
 			)
 		},
 	}

@@ -343,7 +343,7 @@ The exit code is 125 for a contract that is not valid or needs no approval.`,
 				cli.Wrong(strings.TrimSpace(f.by.Name) == "" || strings.TrimSpace(f.by.Reason) == "", "--by and --reason are required, and not empty"),
 				cli.Wrong(f.expires <= 0, "--expires must be more than 0"),
 				cli.Wrong(f.expires > contract.MaxApproval, "--expires must be at most %v", contract.MaxApproval),
-				cli.NotEmpty(cli.Folder, "root"),
+				cli.NotEmpty(cli.Directory, "root"),
 			}
 			for _, level := range f.levels {
 				rules = append(rules, cli.Wrong(!slices.Contains(known, level), "--level %q: must be %s", level, strings.Join(known, " or ")))

@@ -70,7 +70,7 @@ something else than the contract wants, 2 wrong usage.`,
 				cli.Apart("approve", "approval"),
 				cli.Together("approve", "reason"),
 				cli.Wrong(approves && blank, "--approve and --reason must not be empty"),
-				cli.NotEmpty(cli.Folder, "root"),
+				cli.NotEmpty(cli.Directory, "root"),
 			)
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
@@ -230,7 +230,7 @@ func (f execFlags) options(s settings.Settings) (o contract.Options, err error) 
 			return o, err
 		}
 		if dir == "" || !fsx.IsDir(abs) {
-			return o, cli.Usagef("sandbox exec", "exec: --dependency %q: is no folder", dir)
+			return o, cli.Usagef("sandbox exec", "exec: --dependency %q: is not a directory", dir)
 		}
 		o.Dependencies = append(o.Dependencies, abs)
 	}

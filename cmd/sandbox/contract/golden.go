@@ -30,7 +30,7 @@ failed (the call had no success) or updated. The exit code is 1 unless all are
 same or updated.`,
 		Example: "  sandbox adapter golden MY-001 --update\n  sandbox adapter golden MY-001",
 		Args:    cobra.MinimumNArgs(1),
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Check(cmd, cli.NotEmpty(cli.Folder, "root")) },
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return cli.Check(cmd, cli.NotEmpty(cli.Directory, "root")) },
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error {
 			return golden(ctx, a, s, f, args[0], args[1:], update)
 		}),

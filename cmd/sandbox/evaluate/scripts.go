@@ -405,7 +405,7 @@ func (f submissionFlags) rule() *submission.Rule {
 
 func inspect(ctx context.Context, a *cli.App, s settings.Settings, dir string, f submissionFlags) error {
 	a.FieldHints = fieldHints
-	if err := evaluate.CheckWorkingFolder(dir); err != nil {
+	if err := evaluate.CheckWorkingDirectory(dir); err != nil {
 		return err
 	}
 	rule := f.rule()

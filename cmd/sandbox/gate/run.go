@@ -494,7 +494,7 @@ the replay could not be carried out, 130 interrupted.`,
   sandbox replay GATES.json --root ~/project --json | jq .differences`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.Check(cmd, cli.NotEmpty(cli.Folder, "root", "output"),
+			if err := cli.Check(cmd, cli.NotEmpty(cli.Directory, "root", "output"),
 				cli.Wrong(o.Replace && o.OutDir == "", "--replace is for --output")); err != nil {
 				return err
 			}

@@ -165,7 +165,7 @@ was used is known for the runs of this user.`,
 				return err
 			}
 			if opts.UsageDir, err = images.DefaultUsageDir(); err != nil {
-				return cli.WithHint(err, "set HOME: when images were used is remembered in the user's cache folder")
+				return cli.WithHint(err, "set HOME: when images were used is remembered in the user's cache directory")
 			}
 			opts.KeepBytes, opts.Now = int64(keep), time.Now()
 			report, err := prune.Images(ctx, t.api, locks, opts)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/spf13/cobra"
@@ -202,6 +204,29 @@ type removedImages struct {
 	Removed []string `json:"removed"`
 }
 
+// cleanupTime is how long the container of a run that has ended may stay in the engine.
+const cleanupTime = 5 * time.Second
+
+// removeFromEngine removes an image. Where only containers that do not run use it, it waits for their end:
+// that of a run is removed a moment after the run has ended.
+func (t *tools) removeFromEngine(ctx context.Context, ref string) error {
+	for began := time.Now(); ; {
+		_, err := t.api.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
+		if !errdefs.IsConflict(err) || time.Since(began) > cleanupTime {
+			return err
+		}
+		running := filters.NewArgs(filters.Arg("ancestor", ref), filters.Arg("status", "running"))
+		if list, listErr := t.api.ContainerList(ctx, container.ListOptions{Filters: running}); listErr != nil || len(list) > 0 {
+			return errors.Join(err, listErr)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 func (t *tools) remove(ctx context.Context, name string) error {
 	r, err := images.Resolve(ctx, t.store(), t.catalog, name)
 	if err != nil {
@@ -210,7 +235,7 @@ func (t *tools) remove(ctx context.Context, name string) error {
 	if !r.CatalogName && !r.Own {
 		return cli.WithHint(fmt.Errorf("image %s: evalbox did not build it", name), "remove it with: docker image rm "+r.Reference+"; and from the lock with: sandbox image unlock "+name)
 	}
-	if _, err := t.api.ImageRemove(ctx, r.Reference, image.RemoveOptions{PruneChildren: true}); err != nil {
+	if err := t.removeFromEngine(ctx, r.Reference); err != nil {
 		return cli.WithHint(fmt.Errorf("image %s: %w", name, err), "see what runs with: sandbox ps")
 	}
 	path := t.settings.LockPath()

@@ -33,8 +33,8 @@ var fieldHints = map[string]string{
 	"axis":       axisHint,
 	"seeds":      "give seeds, such as --seeds 1,2,5-7",
 	"sweep":      "see how a sweep is described with: sandbox sweep --help",
-	"folder":     "each run has a folder of its own, named after its values and seed",
-	"root":       "give the folder of the tool's own files, or leave --root out",
+	"directory":  "each run has a directory of its own, named after its values and seed",
+	"root":       "give the directory of the tool's own files, or leave --root out",
 	"executable": "give a command such as 'python -m tool.cli', quoted as for a shell",
 }
 
@@ -76,7 +76,7 @@ func (f *toolFlags) complete(a *cli.App, req *sandbox.Request) (err error) {
 func (f *toolFlags) check(cmd *cobra.Command, required ...string) error {
 	return cli.Check(cmd, cli.Required(required...),
 		cli.Wrong(cmd.Flags().Changed("timeout") && f.timeout <= 0, "--timeout must be positive"),
-		cli.NotEmpty(cli.Folder, "root"))
+		cli.NotEmpty(cli.Directory, "root"))
 }
 
 // options describe the tool, without its containers.

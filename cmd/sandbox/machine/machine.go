@@ -214,7 +214,7 @@ SANDBOX_MAX_MEMORY.`,
 			}
 			file := settings.UserFile()
 			if file == "" {
-				file = "none, this account has no folder for configuration"
+				file = "none, this account has no directory for configuration"
 			} else if _, err := os.Stat(file); err != nil {
 				file += " (not there)"
 			}

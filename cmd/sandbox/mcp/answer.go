@@ -73,7 +73,7 @@ func isRefusal(err error) bool {
 	var refused *refusal
 	var field *policy.FieldError
 	var path *sandbox.PathError
-	return errors.As(err, &refused) || errors.As(err, &field) || errors.As(err, &path) && path.Field != "state folder" ||
+	return errors.As(err, &refused) || errors.As(err, &field) || errors.As(err, &path) && path.Field != "state directory" ||
 		errors.Is(err, record.ErrNoRecord) || errors.Is(err, sandbox.ErrBusy)
 }
 

@@ -208,7 +208,7 @@ func (v *server) task(d document, p *place) error {
 		return err
 	}
 	task.DataDir = real
-	_, input, err := task.Folders()
+	_, input, err := task.Directories()
 	if err == nil {
 		input, err = v.root.resolve("data_dir", input)
 	}

@@ -68,7 +68,7 @@ end of stdin, Ctrl-C and SIGTERM end the server.`,
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.Check(cmd,
-				cli.NotEmpty(cli.Folder, "root", "exec-root"), cli.NotEmpty("", "listen", "token-file", "exec"),
+				cli.NotEmpty(cli.Directory, "root", "exec-root"), cli.NotEmpty("", "listen", "token-file", "exec"),
 				cli.Needs("listen", "token-file"), cli.Needs("exec", "exec-root"),
 				cli.Wrong(o.parallel < 1 || o.parallel > cli.MaxParallel, "--parallel %d: must be between 1 and %d", o.parallel, cli.MaxParallel),
 				cli.Wrong(o.quota.runs < 1, "--max-runs %d: must be at least 1", o.quota.runs),

@@ -29,11 +29,11 @@ func openRoot(dir, state string) (rootDir, error) {
 		err = &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
 	}
 	if err != nil {
-		return rootDir{}, &spec.PathError{Field: "root", Path: dir, Rule: "is not a folder", Err: fsx.Cause(err)}
+		return rootDir{}, &spec.PathError{Field: "root", Path: dir, Rule: "is not a directory", Err: fsx.Cause(err)}
 	}
 	r := rootDir{fsx.RealPath(abs), fsx.RealPath(state)}
 	if r.path == filepath.Dir(r.path) || fsx.Within(r.path, r.state) {
-		return rootDir{}, &spec.PathError{Field: "root", Path: dir, Rule: "is the root of a file system, or lies in the state folder"}
+		return rootDir{}, &spec.PathError{Field: "root", Path: dir, Rule: "is the root of a file system, or lies in the state directory"}
 	}
 	return r, nil
 }
@@ -78,7 +78,7 @@ func (r rootDir) broken(real string) string {
 		return "is not below the root of this server"
 	}
 	if fsx.Within(real, r.state) || fsx.Within(r.state, real) {
-		return "is, holds or lies in the state folder, which holds the records of others"
+		return "is, holds or lies in the state directory, which holds the records of others"
 	}
 	for at := real; at != r.path; at = filepath.Dir(at) {
 		if info, err := os.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {

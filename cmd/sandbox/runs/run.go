@@ -75,7 +75,7 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once.`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			f.dash = cmd.ArgsLenAtDash()
 			f.known = func(word string) bool { return cmd.Flags().Lookup(word) != nil }
-			return cli.Check(cmd, cli.NotEmpty(cli.Folder, "input", "final"), cli.Apart("json", "json-lines"), cli.Apart("dry-run", "json-lines"),
+			return cli.Check(cmd, cli.NotEmpty(cli.Directory, "input", "final"), cli.Apart("json", "json-lines"), cli.Apart("dry-run", "json-lines"),
 				cli.Apart("detach", "interactive"), cli.Apart("detach", "dry-run"), cli.Apart("detach", "json-lines"))
 		},
 		RunE: a.With(func(ctx context.Context, s settings.Settings, args []string) error { return run(ctx, a, s, *f, args) }),
@@ -283,6 +283,8 @@ func noScriptHint(args []string) string {
 		return "the name of a Python script ends in .py, in small letters"
 	case isFile(name):
 		return "begin the script with #! and its interpreter, such as #!/bin/sh; or name a Python script *.py"
+	case strings.Contains(name, ":"):
+		return "an image is named with --image: sandbox run --image " + text.ShellWord(name) + " SCRIPT.py; or, instead of a script, -- and a command of the image"
 	}
 	quoted := make([]string, len(args))
 	for i, arg := range args {

@@ -86,11 +86,12 @@ func TestWrongUsage(t *testing.T) {
 	// A file of this machine is not in the image; "--" alone would not help.
 	for name, want := range map[string]string{
 		"notes.txt": "begin the script with #!", "OK.PY": "ends in .py", "python3.11": "sandbox run -- python3.11 'it'\\''s'",
+		"python:3.12": "sandbox run --image python:3.12 SCRIPT.py",
 	} {
 		_, err := tryRequest(t, nil, name, "it's")
 		require.Contains(t, new(cli.App).Hints(err)[0], want)
 	}
-	// A folder is refused by the check of scripts, as a folder.
+	// A directory is refused by the check of scripts, as a directory.
 	require.Equal(t, "folder", requestOf(t, nil, "folder").Script)
 	// So is a script that does not exist, whatever its language is.
 	require.Equal(t, "missing.sh", requestOf(t, nil, "missing.sh").Script)

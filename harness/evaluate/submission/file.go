@@ -29,7 +29,7 @@ type File struct {
 	// Exists reports whether final/ contains a regular file of the name. A link counts as
 	// missing, as for the outputs of a run.
 	Exists bool `json:"exists"`
-	// Problem says why something of the name is not a submission, such as "is a folder, not a
+	// Problem says why something of the name is not a submission, such as "is a directory, not a
 	// file"; empty when there is nothing of the name.
 	Problem string `json:"problem"`
 	// Path is the absolute path at which the file is or should be.

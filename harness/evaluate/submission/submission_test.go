@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// finalOf is a working folder whose final/ holds one file.
+// finalOf is a working directory whose final/ holds one file.
 func finalWith(t *testing.T, name, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestSubmissionThatIsNotThere(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "final", "pipe.csv"), 0o600))
 	const link = "is a symbolic link, which is not followed"
 	for name, problem := range map[string]string{
-		"submission.csv": "", "no/such.csv": "", "folder.csv": "is a folder, not a file", "link.csv": link, "out.csv": link,
+		"submission.csv": "", "no/such.csv": "", "folder.csv": "is a directory, not a file", "link.csv": link, "out.csv": link,
 		"pipe.csv": "is a named pipe, not a file",
 	} {
 		info, err := Info(dir, name)
@@ -89,7 +89,7 @@ func TestSubmissionThatIsNotThere(t *testing.T) {
 		_, err = Verify(dir, name)
 		require.Error(t, err, name)
 	}
-	// A name of its own, and one in a folder of final.
+	// A name of its own, and one in a directory of final.
 	writeFile(t, filepath.Join(dir, "final", "sub", "p.csv"), "x\n1\n")
 	info, err = Info(dir, "sub/p.csv")
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ import (
 // These tests run gates on the real engine with the debian image. Without either they
 // fail and say what to do: `make test` makes both.
 
-// newRunner is a runner with its own state folder. At the end of the test nothing of its
+// newRunner is a runner with its own state directory. At the end of the test nothing of its
 // runs may be left, neither on the engine nor in the store.
 func newRunner(t *testing.T) *sandbox.Runner {
 	t.Helper()

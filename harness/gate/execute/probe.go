@@ -147,7 +147,7 @@ func (x *run) probe(ctx context.Context, bins []string) (map[string]string, erro
 	// An image without a shell reports no versions; the judge misses the pinned ones.
 	if res.Status == result.StatusExited && res.ExitCode == 0 && !res.StdoutTruncated {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(known), 0o700), fsx.WriteFile(known, []byte(res.Stdout), 0o600, false)); err != nil {
-			return nil, fmt.Errorf("state folder: %w", err)
+			return nil, fmt.Errorf("state directory: %w", err)
 		}
 	}
 	return parseProbe(res.Stdout), nil

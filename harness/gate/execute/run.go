@@ -236,7 +236,7 @@ func (x *run) refused(err error, gate int) error {
 		return x.refuse(evidence.ReasonUnpinned, gate, unlocked.Name, err.Error())
 	case errors.As(err, &missing):
 		return x.refuse(evidence.ReasonMissingDependency, gate, missing.Ref, err.Error())
-	case errors.As(err, &place) && place.Field != "state folder":
+	case errors.As(err, &place) && place.Field != "state directory":
 		reason := evidence.ReasonIncomplete
 		if errors.Is(place, fs.ErrNotExist) {
 			reason = evidence.ReasonMissingDependency

@@ -112,15 +112,15 @@ func TestFailures(t *testing.T) {
 		res    *result.Result
 		reason evidence.StopReason // empty: our failure
 	}{
-		"unlocked image": {err: &lock.UnlockedError{Name: "debian", ID: "sha256:01", Source: "lock"}, reason: evidence.ReasonUnpinned},
-		"no image":       {err: &images.NotFoundError{Ref: "nothing"}, reason: evidence.ReasonMissingDependency},
-		"field":          {err: &policy.FieldError{Field: "memory", Rule: "is too little"}, reason: evidence.ReasonIncomplete},
-		"tree":           {err: &sandbox.PathError{Field: "tree", Path: "/x", Rule: "is not a folder"}, reason: evidence.ReasonIncomplete},
-		"tree gone":      {err: &sandbox.PathError{Field: "tree", Path: "/x", Rule: "does not exist"}, reason: evidence.ReasonNoWorkspace},
-		"tool gone":      {err: &sandbox.PathError{Field: "mount", Path: "/x", Rule: "does not exist"}, reason: evidence.ReasonMissingDependency},
-		"state folder":   {err: &sandbox.PathError{Field: "state folder", Path: "/x", Rule: "cannot be made"}},
-		"no engine":      {err: sandbox.ErrEngineUnavailable},
-		"engine lost":    {err: errors.New("engine went away"), res: &result.Result{Status: result.StatusEngineLost, Fault: result.FaultEnvironment, Stdout: "half"}},
+		"unlocked image":  {err: &lock.UnlockedError{Name: "debian", ID: "sha256:01", Source: "lock"}, reason: evidence.ReasonUnpinned},
+		"no image":        {err: &images.NotFoundError{Ref: "nothing"}, reason: evidence.ReasonMissingDependency},
+		"field":           {err: &policy.FieldError{Field: "memory", Rule: "is too little"}, reason: evidence.ReasonIncomplete},
+		"tree":            {err: &sandbox.PathError{Field: "tree", Path: "/x", Rule: "is not a directory"}, reason: evidence.ReasonIncomplete},
+		"tree gone":       {err: &sandbox.PathError{Field: "tree", Path: "/x", Rule: "does not exist"}, reason: evidence.ReasonNoWorkspace},
+		"tool gone":       {err: &sandbox.PathError{Field: "mount", Path: "/x", Rule: "does not exist"}, reason: evidence.ReasonMissingDependency},
+		"state directory": {err: &sandbox.PathError{Field: "state directory", Path: "/x", Rule: "cannot be made"}},
+		"no engine":       {err: sandbox.ErrEngineUnavailable},
+		"engine lost":     {err: errors.New("engine went away"), res: &result.Result{Status: result.StatusEngineLost, Fault: result.FaultEnvironment, Stdout: "half"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
@@ -145,7 +145,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestSets: baseline first, then the gates, then their repetitions, each in its folder.
+// TestSets: baseline first, then the gates, then their repetitions, each in its directory.
 func TestSets(t *testing.T) {
 	baseline := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(baseline, "old"), nil, 0o644))

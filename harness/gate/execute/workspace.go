@@ -128,8 +128,8 @@ func (x *run) apart() error {
 		return nil //nolint:nilerr // reported as a workspace that does not exist
 	}
 	for _, place := range []struct{ what, dir, hint string }{
-		{"the state folder", x.box.Store().RunsDir(), "with the records of runs; choose a state folder elsewhere (--state-dir), or exclude it in the wish"},
-		{"the folder of temporary files", os.TempDir(), "which the copy of the workspace goes to; set TMPDIR to a folder elsewhere"},
+		{"the state directory", x.box.Store().RunsDir(), "with the records of runs; choose a state directory elsewhere (--state-dir), or exclude it in the wish"},
+		{"the directory of temporary files", os.TempDir(), "which the copy of the workspace goes to; set TMPDIR to a directory elsewhere"},
 	} {
 		abs, _ := filepath.Abs(place.dir) // fails only without a current directory
 		rel, err := filepath.Rel(workspace, fsx.RealPath(abs))

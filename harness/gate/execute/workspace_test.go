@@ -103,7 +103,7 @@ func TestNotCopied(t *testing.T) {
 	run(t, t.Context(), root, f, execute.Options{})
 }
 
-// committed makes a repository of a folder.
+// committed makes a repository of a directory.
 func committed(t *testing.T, dir string) string {
 	t.Helper()
 	r, err := gogit.PlainInit(dir, false)
@@ -201,10 +201,10 @@ func TestReadOnlyPaths(t *testing.T) {
 // anything does.
 func TestNotApart(t *testing.T) {
 	for what, c := range map[string]func(t *testing.T, workspace string, f *fake){
-		"holds the state folder": func(_ *testing.T, workspace string, f *fake) {
+		"holds the state directory": func(_ *testing.T, workspace string, f *fake) {
 			f.store = stateIn(t, filepath.Join(workspace, "state"))
 		},
-		"holds the folder of temporary files": func(t *testing.T, workspace string, _ *fake) { t.Setenv("TMPDIR", workspace) },
+		"holds the directory of temporary files": func(t *testing.T, workspace string, _ *fake) { t.Setenv("TMPDIR", workspace) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := newFake(t)

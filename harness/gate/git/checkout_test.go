@@ -52,7 +52,7 @@ func TestCheckout(t *testing.T) {
 	require.Zero(t, info.Mode()&0o111)
 	require.NoDirExists(t, filepath.Join(into, ".git"))
 
-	// A folder of the repository is that folder of the revision.
+	// A directory of the repository is that directory of the revision.
 	part := filepath.Join(t.TempDir(), "part")
 	_, err = Checkout(t.Context(), f.path("repo"), "HEAD", part, nil, 1<<20)
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func treeOf(t *testing.T, f *fixture, h plumbing.Hash) plumbing.Hash {
 	return c.TreeHash
 }
 
-// TestCheckoutHostile: whatever a tree says, nothing is written outside of the folder or
+// TestCheckoutHostile: whatever a tree says, nothing is written outside of the directory or
 // through a link, and nothing stays.
 func TestCheckoutHostile(t *testing.T) {
 	outside := t.TempDir()
@@ -179,7 +179,7 @@ func TestCheckoutHostile(t *testing.T) {
 		"deep .git": {func(f *fixture, blob plumbing.Hash) plumbing.Hash {
 			return f.tree(object.TreeEntry{Name: "a", Mode: filemode.Dir, Hash: f.tree(regular(".git", blob))})
 		}, `".git" in "a": is a name that no file`},
-		"link and folder": {func(f *fixture, blob plumbing.Hash) plumbing.Hash {
+		"link and directory": {func(f *fixture, blob plumbing.Hash) plumbing.Hash {
 			link := f.object(plumbing.BlobObject, []byte(outside))
 			return f.tree(object.TreeEntry{Name: "a", Mode: filemode.Symlink, Hash: link},
 				object.TreeEntry{Name: "a", Mode: filemode.Dir, Hash: f.tree(regular("x", blob))})

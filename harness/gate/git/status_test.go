@@ -146,7 +146,7 @@ func TestStatusDirty(t *testing.T) {
 			require.NoError(f.t, os.Remove(f.path("a")))
 			require.NoError(f.t, os.Symlink("other", f.path("a")))
 		}, []string{"a", "other"}},
-		"file to folder": {func(f *fixture) {
+		"file to directory": {func(f *fixture) {
 			require.NoError(f.t, os.Remove(f.path("a")))
 			f.write("a/b", "1")
 		}, []string{"a", "a/b"}},
@@ -154,7 +154,7 @@ func TestStatusDirty(t *testing.T) {
 			require.NoError(f.t, os.Remove(f.path("a")))
 			require.NoError(f.t, syscall.Mkfifo(f.path("a"), 0o644))
 		}, []string{"a"}},
-		// The folder has another content by the same names: nothing is followed.
+		// The directory has another content by the same names: nothing is followed.
 		"folder to link": {func(f *fixture) {
 			require.NoError(f.t, os.Rename(f.path("sub"), f.path("elsewhere")))
 			require.NoError(f.t, os.Symlink("elsewhere", f.path("sub")))
@@ -222,7 +222,7 @@ func TestStatusDirty(t *testing.T) {
 }
 
 // TestStatusIgnores: what is given does not count, and the rest of
-// the repository does not count for a folder of it.
+// the repository does not count for a directory of it.
 func TestStatusIgnores(t *testing.T) {
 	f := newFixture(t)
 	f.write("repo/a", "1")
@@ -241,7 +241,7 @@ func TestStatusIgnores(t *testing.T) {
 	require.NoError(t, os.Remove(f.path("repo/a")))
 	_, differ = f.status("repo", "gate", "wish.lock.json", "a")
 	require.Empty(t, differ)
-	// Through a link to the folder.
+	// Through a link to the directory.
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(f.path("repo"), link))
 	_, differ, err := Status(t.Context(), link, []string{"gate", "wish.lock.json", "a"})

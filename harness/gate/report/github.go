@@ -17,9 +17,9 @@ import (
 const maxAnnotations = 10
 
 // Annotations are workflow commands of GitHub Actions, one on each line, which show the failing
-// tests and the causes of a verdict beside the code. folder is the workspace relative to the
+// tests and the causes of a verdict beside the code. directory is the workspace relative to the
 // repository, empty if it is the repository. There are at most ten, because GitHub shows no more.
-func Annotations(in Input, folder string) []byte {
+func Annotations(in Input, directory string) []byte {
 	var all bytes.Buffer
 	n := 0
 	add := func(file, title, message string) {
@@ -28,9 +28,9 @@ func Annotations(in Input, folder string) []byte {
 		}
 		properties := ""
 		if name, at, ok := strings.Cut(file, ":"); ok {
-			properties = fmt.Sprintf("file=%s,line=%s,", escapeProperty.Replace(path.Join(folder, name)), at)
+			properties = fmt.Sprintf("file=%s,line=%s,", escapeProperty.Replace(path.Join(directory, name)), at)
 		} else if file != "" {
-			properties = fmt.Sprintf("file=%s,", escapeProperty.Replace(path.Join(folder, file)))
+			properties = fmt.Sprintf("file=%s,", escapeProperty.Replace(path.Join(directory, file)))
 		}
 		fmt.Fprintf(&all, "::error %stitle=%s::%s\n", properties, escapeProperty.Replace(line(title)), escapeMessage.Replace(line(message)))
 	}

@@ -106,7 +106,7 @@ func (c *checker) spec(s Spec) {
 	for i, g := range s.GateCommands {
 		c.command(fmt.Sprintf("gate_commands[%d]", i), g)
 	}
-	c.path("io_boundary", s.IOBoundary, isLocal, "must be a folder at or below that of the wish, as a relative path")
+	c.path("io_boundary", s.IOBoundary, isLocal, "must be a directory at or below that of the wish, as a relative path")
 	c.network(s)
 	c.text("image", s.Image)
 	c.when(s.Python != "" && !pythonVersion().MatchString(s.Python), "python", s.Python, "must be a version such as 3.11 or 3.11.2")
@@ -116,7 +116,7 @@ func (c *checker) spec(s Spec) {
 	for i, pattern := range s.ArtifactPaths {
 		at := fmt.Sprintf("artifact_paths[%d]", i)
 		c.path(at, pattern, isBelow, "must be a pattern of paths below the boundary, such as dist/**/*.whl")
-		c.when(!isPattern(pattern), at, pattern, "is not a pattern: *, ? and [a-z] stand within one name, ** for whole folders")
+		c.when(!isPattern(pattern), at, pattern, "is not a pattern: *, ? and [a-z] stand within one name, ** for whole directories")
 	}
 	c.paths("protected_paths", s.ProtectedPaths)
 	c.paths("read_only_paths", s.ReadOnlyPaths)
@@ -272,7 +272,7 @@ func (c *checker) toolchain(tools []Tool) {
 		at := fmt.Sprintf("toolchain[%d]", i)
 		c.path(at+".source", t.Source, func(dir string) bool {
 			return filepath.IsAbs(dir) && filepath.Clean(dir) == dir && filepath.Dir(dir) != dir
-		}, "must be a clean absolute path of a folder of this machine")
+		}, "must be a clean absolute path of a directory of this machine")
 		c.path(at+".target", t.Target, func(dir string) bool { return isCleanBelow(dir, sandboxspec.HostDir) }, "must be a clean path below "+sandboxspec.HostDir)
 		for _, other := range tools[:i] {
 			c.when(fsx.Within(t.Target, other.Target) || fsx.Within(other.Target, t.Target),

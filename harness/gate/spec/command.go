@@ -139,7 +139,7 @@ func parts(word string, script bool) []string {
 // whyOutside says what is wrong with a path; empty for nothing.
 func whyOutside(name string, script bool, protected []string) string {
 	if homePath().MatchString(name) {
-		return "is in somebody's home folder"
+		return "is in somebody's home directory"
 	}
 	climbs := strings.Contains("/"+name+"/", "/../")
 	if !path.IsAbs(name) {

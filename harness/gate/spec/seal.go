@@ -97,13 +97,13 @@ func (l Lock) check(source string, lines map[string]int) error {
 	c.when(t.Python != l.Wish.Python, "toolchain.python", t.Python, "is not the python of the wish")
 	tools, mounts := l.Wish.Toolchain, t.Mounts
 	if len(tools) != len(mounts) {
-		c.refuse("toolchain.mounts", "", fmt.Sprintf("has %d folders, and the wish %d", len(mounts), len(tools)))
+		c.refuse("toolchain.mounts", "", fmt.Sprintf("has %d directories, and the wish %d", len(mounts), len(tools)))
 		return c.err()
 	}
 	for i, m := range mounts {
 		at := fmt.Sprintf("toolchain.mounts[%d]", i)
-		c.when((Tool{Source: m.Source, Target: m.Target}) != tools[i], at, "", "is not the folder of the wish at this place")
-		c.when(!evidence.IsSHA256(m.Hash), at+".hash", m.Hash, "must be the SHA-256 of the folder's tree; see treehash.Of")
+		c.when((Tool{Source: m.Source, Target: m.Target}) != tools[i], at, "", "is not the directory of the wish at this place")
+		c.when(!evidence.IsSHA256(m.Hash), at+".hash", m.Hash, "must be the SHA-256 of the directory's tree; see treehash.Of")
 	}
 	return c.err()
 }

@@ -84,14 +84,14 @@ func TestParseLockChecksTheWish(t *testing.T) {
 		change func(*Lock)
 		want   string
 	}{
-		"boundary": {func(l *Lock) { l.Wish.IOBoundary = "../.." }, `io_boundary: "../.." must be a folder`},
+		"boundary": {func(l *Lock) { l.Wish.IOBoundary = "../.." }, `io_boundary: "../.." must be a directory`},
 		"unclean":  {func(l *Lock) { l.Wish.IOBoundary = "a/.." }, "io_boundary"},
 		"command":  {func(l *Lock) { l.Wish.GateCommands[0].Cmd = "a | b" }, "has the operator |"},
 		"offline":  {func(l *Lock) { l.Wish.Network.Level = "open" }, "offline: is true, and network.level is open"},
 		"env":      {func(l *Lock) { l.Wish.Env = map[string]string{"LD_PRELOAD": "x"} }, `"LD_PRELOAD" is refused`},
 		"mounts": {func(l *Lock) {
 			l.Toolchain.Mounts = []evidence.ToolMount{{Source: "/etc", Target: "/host/etc", Hash: testHash}}
-		}, "toolchain.mounts: has 1 folders, and the wish 0"},
+		}, "toolchain.mounts: has 1 directories, and the wish 0"},
 		"image":  {func(l *Lock) { l.Toolchain.ImageID = "latest" }, "toolchain.image_id"},
 		"locked": {func(l *Lock) { l.Toolchain.ImageID = "" }, "toolchain.locked"},
 		"python": {func(l *Lock) { l.Toolchain.Python = "3.9" }, "toolchain.python"},
@@ -114,10 +114,10 @@ func TestSealRefuses(t *testing.T) {
 	w, err := Parse([]byte("gate_commands: [a]\nimage: base\ntoolchain: [{source: /go, target: /host/go}]\n"), "w")
 	require.NoError(t, err)
 	for want, toolchain := range map[string]evidence.Toolchain{
-		"toolchain.mounts: has 0 folders, and the wish 1": {Image: "base"},
-		"is not the folder of the wish":                   {Image: "base", Mounts: []evidence.ToolMount{{Source: "/other", Target: "/host/go", Hash: testHash}}},
-		"must be the SHA-256 of the folder's tree":        {Image: "base", Mounts: []evidence.ToolMount{{Source: "/go", Target: "/host/go"}}},
-		"is not the image of the wish":                    {Image: "other", Mounts: []evidence.ToolMount{{Source: "/go", Target: "/host/go", Hash: testHash}}},
+		"toolchain.mounts: has 0 directories, and the wish 1": {Image: "base"},
+		"is not the directory of the wish":                    {Image: "base", Mounts: []evidence.ToolMount{{Source: "/other", Target: "/host/go", Hash: testHash}}},
+		"must be the SHA-256 of the directory's tree":            {Image: "base", Mounts: []evidence.ToolMount{{Source: "/go", Target: "/host/go"}}},
+		"is not the image of the wish":                        {Image: "other", Mounts: []evidence.ToolMount{{Source: "/go", Target: "/host/go", Hash: testHash}}},
 	} {
 		_, err := Seal(w, toolchain)
 		require.ErrorContains(t, err, want)
@@ -146,5 +146,5 @@ func TestWorkspace(t *testing.T) {
 		require.ErrorIs(t, err, want, boundary)
 	}
 	_, err = Spec{IOBoundary: "file"}.Workspace(dir)
-	require.ErrorContains(t, err, "is not a folder")
+	require.ErrorContains(t, err, "is not a directory")
 }

@@ -91,7 +91,7 @@ func FromCommand(argv []string, asked Asked) (Spec, error) {
 }
 
 // ErrOutside means that the boundary leads out of the directory of the wish.
-var ErrOutside = errors.New("leads out of the folder of the wish")
+var ErrOutside = errors.New("leads out of the directory of the wish")
 
 // Workspace is the boundary below dir, the directory of the wish, with every link resolved. An
 // error is [fs.ErrNotExist] if it does not exist, and [ErrOutside] if a link leads out of dir.
@@ -113,7 +113,7 @@ func (s Spec) Workspace(dir string) (string, error) {
 	case !fsx.Within(inner, outer):
 		return "", fmt.Errorf("io_boundary %q: %w", s.IOBoundary, ErrOutside)
 	case !fsx.IsDir(inner):
-		return "", fmt.Errorf("io_boundary %q: is not a folder", s.IOBoundary)
+		return "", fmt.Errorf("io_boundary %q: is not a directory", s.IOBoundary)
 	}
 	return inner, nil
 }

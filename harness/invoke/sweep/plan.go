@@ -84,7 +84,7 @@ func NewPlan(config Config, base Spec) (Plan, error) {
 			first[name] = i
 		}
 		if rule != "" && len(errs) < maxProblems {
-			errs = append(errs, &policy.FieldError{Field: "folder", Value: shown(name), Rule: rule})
+			errs = append(errs, &policy.FieldError{Field: "directory", Value: shown(name), Rule: rule})
 		}
 	}
 	return p, errors.Join(errs...)

@@ -43,9 +43,9 @@ func TestNewPlanRefuses(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"same seeds":       {Config{Axes: []Axis{{"a", []any{1}}}, Seeds: seeds(1, 1)}, `folder "a=1_seed=1": is that of runs 1 and 2: {"a":1} with seed 1 and {"a":1} with seed 1`},
+		"same seeds":       {Config{Axes: []Axis{{"a", []any{1}}}, Seeds: seeds(1, 1)}, `directory "a=1_seed=1": is that of runs 1 and 2: {"a":1} with seed 1 and {"a":1} with seed 1`},
 		"values alike":     {Config{Axes: []Axis{{"a", []any{-1, "m1"}}}, Seeds: seeds(1)}, `is that of runs 1 and 2: {"a":-1} with seed 1 and {"a":"m1"} with seed 1`},
-		"nothing is left":  {Config{Axes: []Axis{{"a", []any{"é", "ü"}}}, Seeds: seeds(1)}, `folder "a=_seed=1"`},
+		"nothing is left":  {Config{Axes: []Axis{{"a", []any{"é", "ü"}}}, Seeds: seeds(1)}, `directory "a=_seed=1"`},
 		"too long a name":  {Config{Axes: []Axis{{"a", []any{strings.Repeat("x", 250)}}}, Seeds: seeds(1)}, "has 259 bytes, and a name has at most 255"},
 		"no configuration": {Config{}, "axes: must not be empty"},
 	} {

@@ -275,7 +275,7 @@ func TestResumeTrustsNothing(t *testing.T) {
 		"half of an end": func(t *testing.T, root string) {
 			require.NoError(t, os.WriteFile(filepath.Join(root, run("run.json")), []byte(`{"schema"`), 0o644))
 		},
-		"no folder": func(t *testing.T, root string) { require.NoError(t, os.RemoveAll(filepath.Join(root, run(".")))) },
+		"no directory": func(t *testing.T, root string) { require.NoError(t, os.RemoveAll(filepath.Join(root, run(".")))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "s")
@@ -307,9 +307,9 @@ func TestRunRefuses(t *testing.T) {
 		opts Options
 		want string
 	}{
-		"no folder": {plan, Options{}, "output: must not be empty"},
-		"parallel":  {plan, Options{Dir: "x", Parallel: -1}, "parallel -1: must not be negative"},
-		"no plan":   {Plan{}, Options{Dir: "x"}, "has no runs"},
+		"no directory": {plan, Options{}, "output: must not be empty"},
+		"parallel":     {plan, Options{Dir: "x", Parallel: -1}, "parallel -1: must not be negative"},
+		"no plan":      {Plan{}, Options{Dir: "x"}, "has no runs"},
 	} {
 		_, err := Run(t.Context(), o, test.plan, test.opts)
 		require.ErrorContains(t, err, test.want, name)
@@ -328,7 +328,7 @@ func TestRunRefuses(t *testing.T) {
 	_, err = Run(t.Context(), &tool{err: map[string]error{plan.Name(0): errors.New("ran")}}, plan, Options{Dir: dir, Resume: true, Setup: setup})
 	require.NoError(t, err)
 
-	// Folders that are no sweep's stay as they are.
+	// Directories that are no sweep's stay as they are.
 	for name, make := range map[string]func(path string) error{
 		"a file": func(path string) error { return os.WriteFile(path, nil, 0o644) },
 		"a pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
@@ -408,7 +408,7 @@ func TestToolMisbehaves(t *testing.T) {
 	plan := testPlan(t)
 	for want, do := range map[string]func(ctx context.Context, name string, inv invoke.Invocation) error{
 		"manifest.json: does not exist (and 1 more)": func(context.Context, string, invoke.Invocation) error { return nil },
-		"is not a regular file (a folder)": func(_ context.Context, _ string, inv invoke.Invocation) error {
+		"is not a regular file (a directory)": func(_ context.Context, _ string, inv invoke.Invocation) error {
 			return os.Mkdir(filepath.Join(inv.OutputDir, invoke.ManifestName), 0o755)
 		},
 		"trace_pack.jsonl:1: step must be a whole number": loose,

@@ -1,4 +1,4 @@
-"""Packs what another folder offers into the output folder of the root."""
+"""Packs what another directory offers into the output directory of the root."""
 import json
 import pathlib
 import sys

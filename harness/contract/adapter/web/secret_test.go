@@ -38,7 +38,7 @@ func TestSecrets(t *testing.T) {
 		"auth.token: the variable SPACE must be one line":           {Env: "SPACE"},
 		"/none\" cannot be read: no such file or directory":         {File: filepath.Join(dir, "none")},
 		"/big\" cannot be read: has more than 16386 bytes":          {File: big},
-		"cannot be read: is not a regular file (a folder)":          {File: dir},
+		"cannot be read: is not a regular file (a directory)":       {File: dir},
 	} {
 		_, err := read(ref, lookUp)
 		var wrong *SecretError
