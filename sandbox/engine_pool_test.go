@@ -155,7 +155,7 @@ func whole(t *testing.T, res *result.Result) map[string]any {
 	require.NoError(t, err)
 	var all map[string]any
 	require.NoError(t, json.Unmarshal(text, &all))
-	for _, name := range []string{"id", "started_at", "finished_at", "duration_seconds", "setup_seconds", "teardown_seconds", "pool", "resources"} {
+	for _, name := range []string{"id", "started_at", "finished_at", "duration_seconds", "setup_seconds", "teardown_seconds", "metrics", "pool", "resources"} {
 		delete(all, name)
 	}
 	if enforced, ok := all["enforced"].(map[string]any); ok && os.Getuid() == 0 {

@@ -94,7 +94,7 @@ func comparable(t *testing.T, res *result.Result) map[string]any {
 	require.NoError(t, err)
 	var all map[string]any
 	require.NoError(t, json.Unmarshal(text, &all))
-	for _, name := range []string{"id", "started_at", "finished_at", "duration_seconds", "setup_seconds", "teardown_seconds", "pool"} {
+	for _, name := range []string{"id", "started_at", "finished_at", "duration_seconds", "setup_seconds", "teardown_seconds", "metrics", "pool"} {
 		delete(all, name)
 	}
 	return all

@@ -72,7 +72,7 @@ func TestReadRefuses(t *testing.T) {
 	var a Artifacts
 	require.NoError(t, Read(root, "folder/file", 17, &a))
 	for name, want := range map[string]string{
-		"folder":      "folder is not a regular file (a folder)",
+		"folder":      "folder is not a regular file (a directory)",
 		"link":        "link is not a regular file (a symbolic link)",
 		"dangling":    "dangling is not a regular file (a symbolic link)",
 		"pipe":        "pipe is not a regular file (a named pipe)",

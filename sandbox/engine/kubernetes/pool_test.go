@@ -58,7 +58,7 @@ func whole(t *testing.T, res *result.Result) map[string]any {
 	var all map[string]any
 	require.NoError(t, json.Unmarshal(text, &all))
 	maps.DeleteFunc(all, func(name string, _ any) bool {
-		return slices.Contains([]string{"id", "record_dir", "started_at", "finished_at", "duration_seconds", "setup_seconds", "teardown_seconds", "pool", "resources"}, name)
+		return slices.Contains([]string{"id", "record_dir", "started_at", "finished_at", "duration_seconds", "setup_seconds", "teardown_seconds", "metrics", "pool", "resources"}, name)
 	})
 	return all
 }
