@@ -116,7 +116,7 @@ func TestSealRefuses(t *testing.T) {
 	for want, toolchain := range map[string]evidence.Toolchain{
 		"toolchain.mounts: has 0 directories, and the wish 1": {Image: "base"},
 		"is not the directory of the wish":                    {Image: "base", Mounts: []evidence.ToolMount{{Source: "/other", Target: "/host/go", Hash: testHash}}},
-		"must be the SHA-256 of the directory's tree":            {Image: "base", Mounts: []evidence.ToolMount{{Source: "/go", Target: "/host/go"}}},
+		"must be the SHA-256 of the directory's tree":         {Image: "base", Mounts: []evidence.ToolMount{{Source: "/go", Target: "/host/go"}}},
 		"is not the image of the wish":                        {Image: "other", Mounts: []evidence.ToolMount{{Source: "/go", Target: "/host/go", Hash: testHash}}},
 	} {
 		_, err := Seal(w, toolchain)
