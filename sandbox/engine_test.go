@@ -295,11 +295,16 @@ tell("io_uring", lambda: __import__("ctypes").CDLL(None, use_errno=True).syscall
 if os.uname().machine == "x86_64":
     import ctypes, mmap
     code = mmap.mmap(-1, 4096, prot=7)
+    code.write(b"\xb8\x14\x00\x00\x00\xc3\x90\x90")  # mov eax, 20; ret
     code.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")  # mov eax, 20; int 0x80; ret
-    child = os.fork() or ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))() and os._exit(0)
-    tell("32-bit call", lambda: os.WTERMSIG(os.waitpid(child, 0)[1]))
+    call = lambda at: ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)) + at)()
+    tell("own code", lambda: call(0))
+    child = os.fork() or call(8) and os._exit(0)
+    signal = os.WTERMSIG(os.waitpid(child, 0)[1])
+    tell("32-bit call", lambda: "refused" if signal in (31, 11) else signal)  # SIGSYS, or SIGSEGV of a kernel without such calls
 else:
-    tell("32-bit call", lambda: 31)
+    tell("own code", lambda: 20)
+    tell("32-bit call", lambda: "refused")
 tell("AF_VSOCK", lambda: socket.socket(40, socket.SOCK_STREAM))
 tell("swap", lambda: open("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").read().strip() if os.path.exists("/sys/fs/cgroup/memory") else open("/sys/fs/cgroup/memory.swap.max").read().strip())
 `)
@@ -324,7 +329,7 @@ tell("swap", lambda: open("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").r
 		"write cwd": "1", "write tmp": "1", "write home": "1", "write final": "1",
 		"replace final": "OSError 16", "replace input": "OSError 16",
 		"input": "data", "stdin": "", "secret": "[]", "threads": "1", "cwd": "/work", "pid 1": "evalbox-init",
-		"io_uring": "-1", "32-bit call": "31", "AF_VSOCK": "PermissionError 1",
+		"io_uring": "-1", "own code": "20", "32-bit call": "refused", "AF_VSOCK": "PermissionError 1",
 	} {
 		require.Equal(t, want, got[key], key)
 	}
