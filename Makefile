@@ -12,7 +12,7 @@ SANDBOX       := $(BIN)/sandbox
 # The image that carries evalbox's own programs into pods.
 ARCH          ?= amd64
 INIT_IMAGE    ?= bin/evalbox-init.tar
-TEST_TIMEOUT  ?= 20m
+TEST_TIMEOUT  ?= 30m
 TEST_FLAGS    ?=
 # What is measured, and how often: -case pass,import -n 20
 BENCH_FLAGS   ?=
