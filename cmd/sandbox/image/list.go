@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/spf13/cobra"
@@ -205,19 +204,15 @@ type removedImages struct {
 }
 
 // cleanupTime is how long the container of a run that has ended may stay in the engine.
-const cleanupTime = 5 * time.Second
+const cleanupTime = 3 * time.Second
 
-// removeFromEngine removes an image. Where only containers that do not run use it, it waits for their end:
-// that of a run is removed a moment after the run has ended.
+// removeFromEngine removes an image. While a container uses it, it tries again for a while: the container
+// of a run is removed a moment after the run has ended.
 func (t *tools) removeFromEngine(ctx context.Context, ref string) error {
 	for began := time.Now(); ; {
 		_, err := t.api.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
 		if !errdefs.IsConflict(err) || time.Since(began) > cleanupTime {
 			return err
-		}
-		running := filters.NewArgs(filters.Arg("ancestor", ref), filters.Arg("status", "running"))
-		if list, listErr := t.api.ContainerList(ctx, container.ListOptions{Filters: running}); listErr != nil || len(list) > 0 {
-			return errors.Join(err, listErr)
 		}
 		select {
 		case <-ctx.Done():
