@@ -24,7 +24,7 @@ import (
 
 const module = "github.com/evalbox/evalbox"
 
-// importTable says which directories of ours each directory may import, itself and the
+// importTable says which directories of the project each directory may import, itself and the
 // directories below it apart. It is the table of docs/architecture.md; directories that
 // do not exist yet have their place already.
 var importTable = []struct {

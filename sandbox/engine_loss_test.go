@@ -37,7 +37,7 @@ import (
 type privateEngine struct {
 	t   *testing.T
 	dir string
-	// hide is a directory of ours that the daemon does not see.
+	// hide is a directory of the caller that the daemon does not see.
 	hide string
 	args []string
 	// scores makes the waiter print scores, and exit with 0 on SIGTERM.

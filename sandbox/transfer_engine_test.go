@@ -147,7 +147,7 @@ open("f", "w").write("x")
 	requireHarmless(t, req.Final)
 }
 
-// requireHarmless: only files and directories of ours come back.
+// requireHarmless: only files and directories of the run come back.
 func requireHarmless(t *testing.T, final string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(final, func(full string, _ fs.DirEntry, err error) error {

@@ -53,7 +53,7 @@ type fakeRun struct {
 // leave writes a file into ./final.
 func (r fakeRun) leave(name, text string) {
 	if r.request.Final == "" {
-		panic("this run keeps its outputs in its record, and leaves nothing in a directory of ours")
+		panic("this run keeps its outputs in its record, and leaves nothing in a directory of the harness")
 	}
 	if err := os.WriteFile(filepath.Join(r.request.Final, name), []byte(text), 0o600); err != nil {
 		panic(err)

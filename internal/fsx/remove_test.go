@@ -28,7 +28,7 @@ func TestEmptyTreeKeepsTheFolderItself(t *testing.T) {
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o751), info.Mode().Perm(), "its mode is the caller's")
-	require.NoError(t, fsx.Empty(treetest.Root(t, dir)), "an empty directory is no error")
+	require.NoError(t, fsx.Empty(treetest.Root(t, dir)), "an empty directory is not an error")
 }
 
 func TestDeletingFollowsNothing(t *testing.T) {
@@ -106,7 +106,7 @@ func TestRemoveTreeOfOtherThings(t *testing.T) {
 	require.Empty(t, treetest.Everything(t, dir))
 }
 
-// A program may take rights from its directories; whoever owns them can still delete
+// A program may take rights from its directories; their owner can still delete
 // them.
 func TestFoldersWithoutRightsAreDeleted(t *testing.T) {
 	for _, mode := range []uint32{0, 0o100, 0o200, 0o300, 0o400, 0o500} {

@@ -104,7 +104,7 @@ func TestFolderThatBecomesALink(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Whoever moves the directory that Visit is in must not lead it out of the tree.
+// A directory that is moved while Visit is in it must not lead it out of the tree.
 func TestFolderThatIsMovedAway(t *testing.T) {
 	base := tree(t, "root/a/b/c/f", "root/z/f", "outside/canary", "outside/z/canary")
 	var got []string

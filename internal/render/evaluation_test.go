@@ -29,6 +29,16 @@ func TestStatisticsText(t *testing.T) {
 	require.Equal(t, "2 scores · mean 2\n", Statistics(evaluate.Statistics{Count: 2, Mean: new(2.0)}, 2), "not finite")
 }
 
+// TestDigitsOfScores: a line of a batch has the digits that readers compare, the evaluation of one script all.
+func TestDigitsOfScores(t *testing.T) {
+	e := evaluated("a", func(e *evaluate.Result) {
+		e.Score, e.ScoreUnfinished, e.GradedScore = new(0.1234567890123), true, new(0.9876543210987)
+		e.Grading = &evaluate.Grading{Score: e.GradedScore, Ended: true}
+	})
+	require.Contains(t, EvaluationEnd(e), "graded 0.987654 · unfinished score 0.123457 · ")
+	require.Contains(t, Evaluation(e, "work", true), "graded 0.9876543210987 · unfinished score 0.1234567890123 (self-reported)")
+}
+
 func TestResumedText(t *testing.T) {
 	require.Empty(t, Resumption(evaluate.Resumption{New: 5}, 5))
 	require.Equal(t, "3 of 5 done; 2 new", Resumption(evaluate.Resumption{Done: 3, New: 2}, 5))

@@ -12,6 +12,12 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
+// TestLimitOfProcesses: a limit that was not enforced is not shown as one of 0.
+func TestLimitOfProcesses(t *testing.T) {
+	require.Contains(t, enforcedText(result.Enforced{PIDs: 1024}), " 1024 processes, network")
+	require.Contains(t, enforcedText(result.Enforced{Unenforced: []string{"swap", "pids"}}), " any number of processes, network")
+}
+
 func TestRun(t *testing.T) {
 	res := &result.Result{ID: "r1", Status: result.StatusExited, Outputs: make([]result.Output, 2), Network: &result.Network{Requests: 1, Refused: 1}}
 	run := func(color Palette) string { return Run(res, sandbox.Request{}, "/\x1b[2J", color)[0] }

@@ -51,7 +51,7 @@ func TestInventory(t *testing.T) {
 	deep := strings.Repeat("d/", 20_000) + "f"
 	list, err = ReadInventory(bufio.NewReader(strings.NewReader(answer(map[string][]string{"f": {"a/b", "a/b/c", "a/b/c/d", deep}}))), 10, 2)
 	require.NoError(t, err)
-	require.False(t, list.Truncated, "what is deeper is told by the directory above it")
+	require.False(t, list.Truncated, "the directory above says what is deeper")
 	require.Equal(t, []string{"a/b", "a/b/c"}, list.paths)
 
 	for cut := range len(text) {

@@ -364,7 +364,7 @@ func TestUnpackGoesOn(t *testing.T) {
 }
 
 // FuzzUnpack: whatever comes, nothing appears outside of the directory, and nothing in
-// it but files and directories with modes of ours, within the limits.
+// it but files and directories with the modes of evalbox, within the limits.
 func FuzzUnpack(f *testing.F) {
 	f.Add(archive(f, item{name: "final/", kind: tar.TypeDir}, item{name: "final/a", text: "A"}, item{name: "final/l", kind: tar.TypeSymlink, link: ".."},
 		item{name: "final/h", kind: tar.TypeLink, link: "final/a"}, item{name: "final/l/x", text: "x"}, item{name: "../x", text: "x"}))

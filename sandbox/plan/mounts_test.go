@@ -59,7 +59,7 @@ func TestPlanRefusesMounts(t *testing.T) {
 		"in final":                   {func(r *request) { r.Trees[0].Target = "/work/final/x" }, "tree"},
 		"the program":                {func(r *request) { r.Command, r.Script, r.Mounts[0].Target = nil, "/x/p.py", "/work/p.py" }, "mount"},
 		"in the program":             {func(r *request) { r.Command, r.Script, r.Mounts[0].Target = nil, "/x/p.py", "/work/p.py/x" }, "mount"},
-		"like a directory of ours":   {func(r *request) { r.Mounts[0].Target = "/repository" }, "mount"},
+		"like one of evalbox":        {func(r *request) { r.Mounts[0].Target = "/repository" }, "mount"},
 		"not absolute":               {func(r *request) { r.Mounts[0].Target = "repo" }, "mount"},
 		"not clean":                  {func(r *request) { r.Mounts[0].Target = "/repo/../etc" }, "mount"},
 		"slash at the end":           {func(r *request) { r.Mounts[0].Target = "/repo/x/" }, "mount"},
