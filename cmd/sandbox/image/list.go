@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/spf13/cobra"
@@ -17,6 +18,9 @@ import (
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 func newList(a *cli.App) *cobra.Command {
@@ -203,16 +207,28 @@ type removedImages struct {
 	Removed []string `json:"removed"`
 }
 
-// cleanupTime is how long the container of a run that has ended may stay in the engine.
-const cleanupTime = 3 * time.Second
+// How long an image that a container uses is tried again: the container of a run is removed a moment
+// after the run has ended, which a busy engine may not do for a while.
+const (
+	cleanupTime     = 3 * time.Second
+	busyCleanupTime = 30 * time.Second
+)
 
-// removeFromEngine removes an image. While a container uses it, it tries again for a while: the container
-// of a run is removed a moment after the run has ended.
+// removeFromEngine removes an image. While a container uses it, it tries again for a while.
 func (t *tools) removeFromEngine(ctx context.Context, ref string) error {
+	runner, err := t.settings.Runner(t.Logger())
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
 	for began := time.Now(); ; {
 		_, err := t.api.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
-		if !errdefs.IsConflict(err) || time.Since(began) > cleanupTime {
+		if !errdefs.IsConflict(err) {
 			return err
+		}
+		users, listErr := t.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("ancestor", ref))})
+		if listErr != nil || time.Since(began) > patience(users, runner.Facts) {
+			return errors.Join(err, listErr)
 		}
 		select {
 		case <-ctx.Done():
@@ -220,6 +236,23 @@ func (t *tools) removeFromEngine(ctx context.Context, ref string) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// patience returns how long to wait for the removal of the containers that use an image. Only the
+// containers of runs whose processes have ended are being removed for certain.
+func patience(users []container.Summary, facts func(engine.Found) sandbox.ContainerFacts) time.Duration {
+	for _, c := range users {
+		switch {
+		case c.Labels[spec.LabelManaged] != "true", c.Labels[spec.LabelKeep] == "true":
+			return 0
+		case facts(engine.Found{ID: c.ID, Labels: c.Labels}).Owner != "gone":
+			return cleanupTime
+		}
+	}
+	if len(users) == 0 { // it was the last one, or another image needs this one
+		return cleanupTime
+	}
+	return busyCleanupTime
 }
 
 func (t *tools) remove(ctx context.Context, name string) error {
