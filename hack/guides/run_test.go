@@ -62,6 +62,8 @@ func TestGuides(t *testing.T) {
 	require.NotZero(t, ran, "no guide has one of the settings %q and of the names %q", *settings, *only)
 }
 
+const untilNoContainers = `while [ -n "$(docker ps -aq --filter label=org.evalbox.managed=true)" ]; do sleep 0.1; done`
+
 func runGuide(t *testing.T, guide Guide, page string, sh *shell) {
 	lines := strings.SplitAfter(readFile(t, page), "\n")
 	var changed []Step
@@ -72,6 +74,12 @@ func runGuide(t *testing.T, guide Guide, page string, sh *shell) {
 			require.Zero(t, code, where)
 			sh.code = 0
 			continue
+		}
+		if strings.Contains(step.Command, "docker image rm") { // a reader types more slowly than an engine removes containers
+			before := sh.code
+			_, code := sh.run(t, where, "timeout 60 sh -c '"+untilNoContainers+"'")
+			require.Zero(t, code, "%s: the containers of runs are not removed", where)
+			sh.code = before
 		}
 		printed, code := sh.run(t, where, step.Command)
 		if i+1 == len(guide.Steps) || guide.Steps[i+1].Command != "echo $?" {
