@@ -21,6 +21,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 )
 
 // standIns gives a node some devices that only this lab asks for. They are stand-ins: a number in the
@@ -143,10 +144,15 @@ func TestGPUClaim(t *testing.T) {
 func TestImageReported(t *testing.T) {
 	l := newLab(t, nil)
 	c, _ := l.start(l.class(), l.meta(), sleeping)
-	require.Eventually(t, func() bool {
-		pod := l.pod()
-		return len(pod.Status.ContainerStatuses) == 2 && pod.Status.ContainerStatuses[0].ImageID != "" && pod.Status.ContainerStatuses[1].ImageID != ""
-	}, endOf, 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), endOf)
+	defer cancel()
+	for image, changed := kubernetes.SeenImage(c); image == ""; image, changed = kubernetes.SeenImage(c) {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			require.Fail(t, "the node reports no image")
+		}
+	}
 	require.NoError(t, c.Signal(t.Context(), engine.Kill))
 	require.Equal(t, os.Getenv("EVALBOX_KUBERNETES_IMAGE"), l.end(c).Image)
 }
