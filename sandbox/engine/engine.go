@@ -269,7 +269,8 @@ type Usage struct {
 type Found struct {
 	ID, Name, Image string
 	Labels          map[string]string
-	Running         bool
+	// Running comes up to a second late on a cluster.
+	Running bool
 	// Ended says that the container has run and is no longer running. A container that
 	// neither runs nor has ended may be about to start.
 	Ended bool

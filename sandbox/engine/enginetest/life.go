@@ -340,12 +340,15 @@ func testList(t *testing.T, s *suite) {
 	meta := s.meta(t)
 	began := time.Now()
 	c := s.must(t, e, s.class(), meta)
+	soon(t, "it is listed as running, of which a node reports late", func() bool {
+		found := s.found(t, e, meta.Name)
+		return len(found) == 1 && found[0].Running
+	})
 	found := s.found(t, e, meta.Name)
 	require.Len(t, found, 1)
+	require.False(t, found[0].Ended)
 	require.Equal(t, c.Ref().ID, found[0].ID)
 	require.Subset(t, found[0].Labels, meta.Labels)
-	require.True(t, found[0].Running)
-	require.False(t, found[0].Ended)
 	require.WithinDuration(t, began, found[0].CreatedAt, time.Minute)
 	do(t, c, s.job(t, "nothing"), nil)
 }
