@@ -20,7 +20,7 @@ func WithoutImageVolumes(t *testing.T) {
 // SeenImage is the image of the program that the engine of a container has seen so far; empty without one.
 // changed is closed when the engine sees something new.
 func SeenImage(c engine.Container) (image string, changed <-chan struct{}) {
-	i := c.(*instance) //nolint:errcheck,forcetypeassert // those of this package are
+	i, _ := c.(*instance) // those of this package are
 	pod, _, changed := i.engine.pods.pod(i.job)
 	return imageOf(pod), changed
 }
