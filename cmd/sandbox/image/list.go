@@ -17,9 +17,8 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/internal/text"
-	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -216,18 +215,13 @@ const (
 
 // removeFromEngine removes an image. While a container uses it, it tries again for a while.
 func (t *tools) removeFromEngine(ctx context.Context, ref string) error {
-	runner, err := t.settings.Runner(t.Logger())
-	if err != nil {
-		return err
-	}
-	defer runner.Close()
 	for began := time.Now(); ; {
 		_, err := t.api.ImageRemove(ctx, ref, image.RemoveOptions{PruneChildren: true})
 		if !errdefs.IsConflict(err) {
 			return err
 		}
 		users, listErr := t.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("ancestor", ref))})
-		if listErr != nil || time.Since(began) > patience(users, runner.Facts) {
+		if listErr != nil || time.Since(began) > patience(users) {
 			return errors.Join(err, listErr)
 		}
 		select {
@@ -238,14 +232,15 @@ func (t *tools) removeFromEngine(ctx context.Context, ref string) error {
 	}
 }
 
-// patience returns how long to wait for the removal of the containers that use an image. Only the
-// containers of runs whose processes have ended are being removed for certain.
-func patience(users []container.Summary, facts func(engine.Found) sandbox.ContainerFacts) time.Duration {
+// patience returns how long to wait for the removal of the containers that use an image. Those of dead
+// processes are most likely being removed.
+func patience(users []container.Summary) time.Duration {
 	for _, c := range users {
+		by, err := owner.Parse(c.Labels[spec.LabelOwner])
 		switch {
-		case c.Labels[spec.LabelManaged] != "true", c.Labels[spec.LabelKeep] == "true":
+		case err != nil, c.Labels[spec.LabelManaged] != "true", c.Labels[spec.LabelKeep] == "true":
 			return 0
-		case facts(engine.Found{ID: c.ID, Labels: c.Labels}).Owner != "gone":
+		case by.Fate() != owner.Dead:
 			return cleanupTime
 		}
 	}

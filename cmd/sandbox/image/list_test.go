@@ -6,8 +6,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -19,14 +18,14 @@ func TestPatience(t *testing.T) {
 		}
 		return c
 	}
-	facts := func(c engine.Found) sandbox.ContainerFacts {
-		return sandbox.ContainerFacts{Owner: c.Labels[spec.LabelOwner]}
-	}
-	gone, running := of(spec.LabelOwner, "gone"), of(spec.LabelOwner, "running")
-	kept, foreign := of(spec.LabelOwner, "gone", spec.LabelKeep, "true"), container.Summary{}
-	require.Equal(t, busyCleanupTime, patience([]container.Summary{gone, gone}, facts), "both are being removed")
-	require.Equal(t, cleanupTime, patience([]container.Summary{gone, running}, facts), "one may go on")
-	require.Equal(t, cleanupTime, patience(nil, facts))
-	require.Zero(t, patience([]container.Summary{kept}, facts))
-	require.Zero(t, patience([]container.Summary{foreign}, facts))
+	this := owner.This()
+	dead := this
+	dead.Start += "0" // the process ID belongs to another process by now
+	gone, running := of(spec.LabelOwner, dead.String()), of(spec.LabelOwner, this.String())
+	kept, foreign := of(spec.LabelOwner, dead.String(), spec.LabelKeep, "true"), container.Summary{}
+	require.Equal(t, busyCleanupTime, patience([]container.Summary{gone, gone}), "both are being removed")
+	require.Equal(t, cleanupTime, patience([]container.Summary{gone, running}), "one may go on")
+	require.Equal(t, cleanupTime, patience(nil))
+	require.Zero(t, patience([]container.Summary{kept}))
+	require.Zero(t, patience([]container.Summary{foreign}))
 }
