@@ -33,7 +33,7 @@ type agent struct {
 // mcpCommand is the server with a state directory and a root of its own.
 func mcpCommand(t *testing.T, args ...string) (*exec.Cmd, *agent) {
 	t.Helper()
-	program, err := exec.LookPath("sandbox") // this program; see TestMain
+	program, err := exec.LookPath("sandbox") // see TestMain
 	require.NoError(t, err)
 	dir := t.TempDir()
 	a := &agent{root: filepath.Join(dir, "root")}

@@ -15,7 +15,7 @@ import (
 // commands need, such as regular expressions, are made when they are needed (sync.OnceValue).
 func TestStartIsLight(t *testing.T) {
 	const maxAllocations = 256
-	program, err := exec.LookPath("sandbox") // this program; see TestMain
+	program, err := exec.LookPath("sandbox") // see TestMain
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), program, "--help")
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")

@@ -81,7 +81,7 @@ func TestBatchInParallel(t *testing.T) {
 	var ended []string
 	jobs := map[trial.EventKind]int{}
 	report, err := newEvaluator(t, runner, Options{}).Batch(t.Context(), entries, BatchOptions{
-		Parallel: 2, MaxFailures: 100, Task: newTask(t), Timeout: time.Second, Ended: func(r Result) { ended = append(ended, r.Name) },
+		Parallel: 2, MaxFailures: 100, Task: newTask(t), Timeout: time.Minute, Ended: func(r Result) { ended = append(ended, r.Name) },
 		Events: func(e trial.Event) {
 			if e.Role == "" { // not of a run
 				jobs[e.Kind]++
@@ -128,7 +128,7 @@ func TestBatchGoesOn(t *testing.T) {
 	var left Resumption
 	cut := 0
 	opts := BatchOptions{
-		Task: newTask(t), Timeout: time.Second, Results: path, Workspace: filepath.Join(t.TempDir(), "work"), Log: log,
+		Task: newTask(t), Timeout: time.Minute, Results: path, Workspace: filepath.Join(t.TempDir(), "work"), Log: log,
 		MaxFailures: 9, // so that one runs after the other: the last line is that of the last script
 		Resumed:     func(r Resumption, torn int) { left, cut = r, torn },
 	}
@@ -171,7 +171,7 @@ func TestBatchGoesOn(t *testing.T) {
 
 // TestBatchEndsEarly for its budget of failures, for a lost engine and for its time.
 func TestBatchEndsEarly(t *testing.T) {
-	task, opts := newTask(t), func(o BatchOptions) BatchOptions { o.Timeout = time.Second; return o }
+	task, opts := newTask(t), func(o BatchOptions) BatchOptions { o.Timeout = time.Minute; return o }
 	h := newEvaluator(t, echo(), Options{})
 	report, err := h.Batch(t.Context(), entriesOf(t, "score 1", "crash A: 1", "score 3"), opts(BatchOptions{Task: task, MaxFailures: 1}))
 	require.Equal(t, "a script failed: nothing more was started", err.Error())
@@ -231,7 +231,7 @@ func TestBatchKeepsWhatItCannotWrite(t *testing.T) {
 		return fakeEnd{stdout: "x", change: func(res *result.Result) { res.Score = new(math.Inf(1)) }}
 	}}
 	report, err := newEvaluator(t, runner, Options{}).Batch(t.Context(), entriesOf(t, "a"), BatchOptions{
-		Task: newTask(t), Timeout: time.Second, Results: filepath.Join(t.TempDir(), "r"), KeepTexts: true,
+		Task: newTask(t), Timeout: time.Minute, Results: filepath.Join(t.TempDir(), "r"), KeepTexts: true,
 	})
 	require.Error(t, err)
 	require.Equal(t, "x", report.Results[0].Stdout)
@@ -253,7 +253,7 @@ func TestBatchLog(t *testing.T) {
 	}}
 	h := newEvaluator(t, runner, Options{Submission: &submission.Rule{Sample: sample}})
 	_, err = h.Batch(t.Context(), []Entry{{Name: "a", Text: new("a"), SHA256: hashText("a")}}, BatchOptions{
-		Task: newTask(t), Timeout: time.Second, Log: log, MaxRetries: 1,
+		Task: newTask(t), Timeout: time.Minute, Log: log, MaxRetries: 1,
 		Debug: func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
 			return mlestar.NewSolution("b", mlestar.PhaseRefined), nil
 		},
@@ -510,7 +510,7 @@ func TestRepeat(t *testing.T) {
 		return prints(strconv.Itoa(run.n))
 	}}
 	e := newEvaluator(t, runner, Options{})
-	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
+	job := Job{Script: "x", Task: newTask(t), Timeout: time.Minute}
 	r, err := e.Repeat(t.Context(), job, 4, RepeatOptions{Seeds: []uint32{11, 12, 13, 14}})
 	require.NoError(t, err)
 	require.Len(t, r.Results, 4)

@@ -21,7 +21,7 @@ func TestCache(t *testing.T) {
 	task := newTask(t)
 	cache := filepath.Join(t.TempDir(), "cache")
 	e := newEvaluator(t, runner, Options{Cache: cache})
-	job := Job{Script: "score 0.5", Task: task, Timeout: time.Second, Name: "first"}
+	job := Job{Script: "score 0.5", Task: task, Timeout: time.Minute, Name: "first"}
 	first, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.False(t, first.Cached)
@@ -60,7 +60,7 @@ func TestCacheTooLong(t *testing.T) {
 	cache := t.TempDir()
 	h := newEvaluator(t, runner, Options{Cache: cache})
 	for range 2 {
-		res, err := h.Run(t.Context(), Job{Script: "x", Task: newTask(t), Timeout: time.Second})
+		res, err := h.Run(t.Context(), Job{Script: "x", Task: newTask(t), Timeout: time.Minute})
 		require.NoError(t, err)
 		require.Len(t, res.Warnings, 1)
 		require.Contains(t, res.Warnings[0], "is not written: the result is longer than")
@@ -89,7 +89,7 @@ func TestCacheMisses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runner := echo()
 			opts := Options{Cache: t.TempDir()}
-			job := Job{Script: "score 0.5", Task: newTask(t), Timeout: time.Second}
+			job := Job{Script: "score 0.5", Task: newTask(t), Timeout: time.Minute}
 			_, err := newEvaluator(t, runner, opts).Run(t.Context(), job)
 			require.NoError(t, err)
 			change(t, &job, &opts)
@@ -124,7 +124,7 @@ func TestCacheKeepsOnlyWhatWouldEndTheSameWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runner := &fakeRunner{program: func(fakeRun) fakeEnd { return test.end }}
 			e := newEvaluator(t, runner, Options{Cache: t.TempDir()})
-			job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
+			job := Job{Script: "x", Task: newTask(t), Timeout: time.Minute}
 			for _, cached := range []bool{false, test.kept} {
 				got, err := e.Run(t.Context(), job)
 				require.NoError(t, err)

@@ -135,7 +135,7 @@ func TestEvaluateSolutionFailures(t *testing.T) {
 	require.Empty(t, got.Failure)
 	require.True(t, got.Conclusive())
 
-	_, err = e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Second, Name: "../x"})
+	_, err = e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Minute, Name: "../x"})
 	require.ErrorContains(t, err, "name")
 	_, err = e.Run(t.Context(), Job{Script: "x", Task: task})
 	require.ErrorContains(t, err, "timeout 0s: must be more than 0")
@@ -176,7 +176,7 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	task, workspace := newTask(t), filepath.Join(t.TempDir(), "deep", "work")
 	seed := uint32(7)
 	_, err := e.Run(t.Context(), Job{
-		Script: "x", Task: task, Timeout: time.Second, Name: "first", Seed: &seed, Workspace: workspace,
+		Script: "x", Task: task, Timeout: time.Minute, Name: "first", Seed: &seed, Workspace: workspace,
 	})
 	require.NoError(t, err)
 	req := runner.requests[0]
@@ -188,7 +188,7 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	require.Equal(t, "7", req.Env["SEED"])
 	require.Equal(t, "7", req.Env["PYTHONHASHSEED"])
 	require.Equal(t, "b", req.Env["A"])
-	_, err = e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Second})
+	_, err = e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, "random", runner.requests[1].Env["PYTHONHASHSEED"], "the caller's wins over ours")
 }
@@ -250,7 +250,7 @@ func TestNewRefuses(t *testing.T) {
 	_, err = New(echo(), Options{
 		Request: sandbox.Request{
 			ID: "x", Script: "x", Command: []string{"x"}, Input: "x", Final: "x", Stdin: true,
-			Limits: policy.Limits{Timeout: time.Second},
+			Limits: policy.Limits{Timeout: time.Minute},
 		},
 		Submission: &submission.Rule{},
 	})

@@ -54,7 +54,7 @@ func TestGrader(t *testing.T) {
 	e := newEvaluator(t, runner, Options{Grader: grader, Request: sandbox.Request{
 		Image: "python", User: "1:1", Network: "bridge", GPUs: "all", Env: map[string]string{"A": "b"}, Runtime: "runsc",
 	}, Hooks: sandbox.Hooks{Waiting: func(string) {}, Started: func() {}}})
-	got, err := e.Run(t.Context(), Job{Script: "x", Task: newTask(t), Timeout: time.Second, Name: "first"})
+	got, err := e.Run(t.Context(), Job{Script: "x", Task: newTask(t), Timeout: time.Minute, Name: "first"})
 	require.NoError(t, err)
 	require.Empty(t, got.Grading.Failure)
 	require.Equal(t, 0.5, *got.GradedScore)

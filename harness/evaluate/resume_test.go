@@ -86,7 +86,7 @@ func TestSetup(t *testing.T) {
 func TestOriginalIsThatOfTheCaller(t *testing.T) {
 	e := newEvaluator(t, echo(), Options{})
 	_, evaluation, err := e.repair(t.Context(), scripts("crash A: 1")[0],
-		Job{Script: "crash A: 1", Task: newTask(t), Timeout: time.Second, Name: "a", Setup: "s"},
+		Job{Script: "crash A: 1", Task: newTask(t), Timeout: time.Minute, Name: "a", Setup: "s"},
 		func(context.Context, mlestar.SolutionScript, Failure) (mlestar.SolutionScript, error) {
 			return mlestar.NewSolution("score 1", mlestar.PhaseRefined), nil
 		},

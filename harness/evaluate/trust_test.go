@@ -32,7 +32,7 @@ func TestWhatRunsIsTheSolution(t *testing.T) {
 	e := newEvaluator(t, runner, Options{Cache: t.TempDir()})
 	// This is called between the writing of the script and the run.
 	runner.before = func() { writeFile(t, filepath.Join(workspace, ScriptName), "score 0.9") }
-	job := Job{Script: "score 0.1", Task: newTask(t), Timeout: time.Second, Workspace: workspace}
+	job := Job{Script: "score 0.1", Task: newTask(t), Timeout: time.Minute, Workspace: workspace}
 	got, err := e.Run(t.Context(), job)
 	require.NoError(t, err)
 	require.Equal(t, "score 0.1", ran)
@@ -52,7 +52,7 @@ func TestWhatRunsIsTheSolution(t *testing.T) {
 // TestOneEvaluationInAFolder: nothing of one can be taken for another's.
 func TestOneEvaluationInAFolder(t *testing.T) {
 	workspace, task := t.TempDir(), newTask(t)
-	job := Job{Script: "x", Task: task, Timeout: time.Second, Workspace: workspace}
+	job := Job{Script: "x", Task: task, Timeout: time.Minute, Workspace: workspace}
 	var e *Harness
 	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
 		second := job
@@ -112,7 +112,7 @@ func TestChangesDuringARunAreNotCached(t *testing.T) {
 				return script(run)
 			}
 			e := newEvaluator(t, runner, Options{Grader: grader, Submission: &submission.Rule{Sample: sample}, Cache: t.TempDir()})
-			job := Job{Script: "x", Task: task, Timeout: time.Second}
+			job := Job{Script: "x", Task: task, Timeout: time.Minute}
 			got, err := e.Run(t.Context(), job)
 			require.NoError(t, err)
 			require.Contains(t, strings.Join(got.Warnings, "\n"), "changed during the run")
@@ -143,7 +143,7 @@ func TestChangesBetweenRunsAreSeen(t *testing.T) {
 	}{{0.2, false}, {0.7, false}, {0.2, true}, {0.7, true}} {
 		writeFile(t, filepath.Join(task.DataDir, "v"), fmt.Sprint(want.score))
 		writeFile(t, g.Script, "another grader "+fmt.Sprint(i))
-		got, err := e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Second})
+		got, err := e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Minute})
 		require.NoError(t, err)
 		require.Equal(t, want.score, *got.Score)
 		require.Equal(t, want.cached, got.Cached, "%d", i)
@@ -156,7 +156,7 @@ func TestRepeatWithACache(t *testing.T) {
 	runner := &fakeRunner{program: func(run fakeRun) fakeEnd { return prints(fmt.Sprint(run.n)) }}
 	e := newEvaluator(t, runner, Options{Cache: t.TempDir()})
 	base := t.TempDir()
-	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second, Workspace: filepath.Join(base, "w")}
+	job := Job{Script: "x", Task: newTask(t), Timeout: time.Minute, Workspace: filepath.Join(base, "w")}
 	for _, cached := range []bool{false, true} {
 		got, err := e.Repeat(t.Context(), job, 3, RepeatOptions{})
 		require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestCheckThatFailsSaysNothingAboutTheSubmission(t *testing.T) {
 		return prints("1")
 	}}
 	e := newEvaluator(t, runner, Options{Submission: &submission.Rule{Sample: sample}, Cache: t.TempDir()})
-	job := Job{Script: "x", Task: newTask(t), Timeout: time.Second}
+	job := Job{Script: "x", Task: newTask(t), Timeout: time.Minute}
 	got, err := e.Run(ctx, job)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, got.Failure, "the run is what it is")
@@ -359,7 +359,7 @@ func TestCanceledGrading(t *testing.T) {
 		cancel()
 		return fakeEnd{status: result.StatusCanceled, code: 143}
 	})
-	got, err := newEvaluator(t, runner, Options{Grader: g}).Run(ctx, Job{Script: "x", Task: newTask(t), Timeout: time.Second})
+	got, err := newEvaluator(t, runner, Options{Grader: g}).Run(ctx, Job{Script: "x", Task: newTask(t), Timeout: time.Minute})
 	require.ErrorIs(t, err, context.Canceled)
 	require.True(t, got.Grading.Canceled)
 	require.Equal(t, "the grading was canceled", got.Grading.Failure)
@@ -392,7 +392,7 @@ func TestNothingOldLooksNew(t *testing.T) {
 	workspace := filepath.Join(t.TempDir(), "w")
 	left := filepath.Join(workspace, "final", "submission.csv")
 	job := func(text string) Job {
-		return Job{Script: text, Timeout: time.Second, Workspace: workspace}
+		return Job{Script: text, Timeout: time.Minute, Workspace: workspace}
 	}
 	task := newTask(t)
 	evaluate := func(text string) Result {
@@ -421,7 +421,7 @@ func TestScriptOfAnEvaluationIsReplaced(t *testing.T) {
 	e := newEvaluator(t, echo(), Options{})
 	workspace, task := filepath.Join(t.TempDir(), "w"), newTask(t)
 	evaluate := func(text string) error {
-		_, err := e.Run(t.Context(), Job{Script: text, Task: task, Timeout: time.Second, Workspace: workspace})
+		_, err := e.Run(t.Context(), Job{Script: text, Task: task, Timeout: time.Minute, Workspace: workspace})
 		return err
 	}
 	require.NoError(t, evaluate("one"))
