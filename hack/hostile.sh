@@ -24,7 +24,7 @@ mkdir -p "$table"
 for engine in $engines; do
 	export EVALBOX_HOSTILE=full EVALBOX_HOSTILE_TABLE=$table
 	ask "engine $engine" ../engine run "$engine" "$suite"
-	EVALBOX_HOSTILE_POOL=1 ask "engine $engine, containers that waited" ../engine run "$engine" "$suite" -test.run '^Test(Questions|Runs)$'
+	EVALBOX_HOSTILE_POOL=1 ask "engine $engine, containers that waited" ../engine run "$engine" "$suite" -test.run '^TestEngine(Questions|Runs)$'
 	if command -v runsc >/dev/null; then
 		EVALBOX_HOSTILE_RUNTIME=runsc ask "engine $engine, gVisor" ../engine run "$engine" "$suite"
 	fi
@@ -51,8 +51,8 @@ ask "engine $last, without root" ../engine run "$last" sh "$table/as-user" "$sui
 rm "$table/as-user"
 if [ -n "$corpus" ]; then
 	corpus=$(realpath "$corpus")
-	EVALBOX_CORPUS=$corpus ask "corpus" ../engine run "$last" "$suite" -test.run '^TestCorpus$'
-	EVALBOX_HOSTILE_POOL=1 EVALBOX_CORPUS=$corpus ask "corpus, containers that waited" ../engine run "$last" "$suite" -test.run '^TestCorpus$'
+	EVALBOX_CORPUS=$corpus ask "corpus" ../engine run "$last" "$suite" -test.run '^TestEngineCorpus$'
+	EVALBOX_HOSTILE_POOL=1 EVALBOX_CORPUS=$corpus ask "corpus, containers that waited" ../engine run "$last" "$suite" -test.run '^TestEngineCorpus$'
 fi
 # The table of all columns.
 (cd hack/hostile && EVALBOX_HOSTILE_TABLE=$table "$suite" -test.run '^TestPrintTable$' >/dev/null)

@@ -72,7 +72,7 @@ RUN printf 'it %s\n' runs; exec sleep 600
 `
 
 // A build that is interrupted leaves no steps.
-func TestEnsureInterruptedReal(t *testing.T) {
+func TestEngineEnsureInterrupted(t *testing.T) {
 	eng := engine(t)
 	debian, err := images.Resolve(t.Context(), store.Docker{APIClient: eng}, shipped(t), "debian")
 	require.NoError(t, err)

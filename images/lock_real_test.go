@@ -83,7 +83,7 @@ func testTag(t *testing.T) string {
 	return fmt.Sprintf("evalbox-test/%s-%d:1", strings.ToLower(t.Name()), os.Getpid())
 }
 
-func TestLockRealImage(t *testing.T) {
+func TestEngineLockRealImage(t *testing.T) {
 	eng, tag := engine(t), testTag(t)
 	id := tinyImage(t, eng, tag, "1", `CMD ["/nothing/to/run"]`, "VOLUME /data")
 	path := filepath.Join(t.TempDir(), "images.lock")
@@ -121,7 +121,7 @@ func TestLockRealImage(t *testing.T) {
 	require.ErrorIs(t, held.Check(r), lock.ErrUnlocked)
 }
 
-func TestExportImportReal(t *testing.T) {
+func TestEngineExportImport(t *testing.T) {
 	eng, tag := engine(t), testTag(t)
 	id := tinyImage(t, eng, tag, "1")
 	dir := t.TempDir()
@@ -178,7 +178,7 @@ func TestExportImportReal(t *testing.T) {
 
 // An archive whose members an engine would follow to another manifest, or whose
 // layer is not the one it says, changes nothing in the engine.
-func TestImportDoctoredReal(t *testing.T) {
+func TestEngineImportDoctored(t *testing.T) {
 	eng, tag := engine(t), testTag(t)
 	tinyImage(t, eng, tag, "1")
 	path := filepath.Join(t.TempDir(), "images.lock")
@@ -290,7 +290,7 @@ func (e onlyMine) ImageList(ctx context.Context, opts image.ListOptions) ([]imag
 	}), err
 }
 
-func TestPruneReal(t *testing.T) {
+func TestEnginePrune(t *testing.T) {
 	eng := engine(t)
 	prefix := fmt.Sprintf("evalbox/test-prune-%d", os.Getpid())
 	label := "LABEL " + images.LabelImage + "=test"

@@ -44,7 +44,7 @@ func kindOf(err error) pull.Kind {
 	return pull.Unknown
 }
 
-func TestPullByDigest(t *testing.T) {
+func TestEnginePullByDigest(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	ref := reg.host + "/team/tools:1.0@" + digest
@@ -72,7 +72,7 @@ func TestPullByDigest(t *testing.T) {
 	assert.Zero(t, reg.count(""), "what is there is not asked for")
 }
 
-func TestPullMovedTag(t *testing.T) {
+func TestEnginePullMovedTag(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	old := reg.push(t, "team/tools:1.0", t.Name()+" old", here)
 	now := reg.push(t, "team/tools:1.0", t.Name()+" now", here)
@@ -90,7 +90,7 @@ func TestPullMovedTag(t *testing.T) {
 	assert.True(t, pulled)
 }
 
-func TestPullTagThatIsGone(t *testing.T) {
+func TestEnginePullTagThatIsGone(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	removeAfter(t, eng, reg.host+"/team/tools@"+digest)
@@ -100,7 +100,7 @@ func TestPullTagThatIsGone(t *testing.T) {
 	assert.Contains(t, progress, "the registry has no such repository or tag 0.9")
 }
 
-func TestPullMissingDigest(t *testing.T) {
+func TestEnginePullMissingDigest(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	reg.push(t, "team/tools:1.0", t.Name(), here)
 	for _, name := range []string{"team/tools", "team/nothing"} {
@@ -111,7 +111,7 @@ func TestPullMissingDigest(t *testing.T) {
 	}
 }
 
-func TestPullWrongPlatform(t *testing.T) {
+func TestEnginePullWrongPlatform(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), elsewhere)
 	ref := reg.host + "/team/tools@" + digest
@@ -130,7 +130,7 @@ func TestPullWrongPlatform(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestPullRegistryDown(t *testing.T) {
+func TestEnginePullRegistryDown(t *testing.T) {
 	eng := engine(t)
 	ref := freeAddress(t) + "/team/tools:1.0@sha256:" + strings.Repeat("0", 64)
 	_, _, progress, err := pullImage(t, eng, ref)
@@ -139,7 +139,7 @@ func TestPullRegistryDown(t *testing.T) {
 	assert.Contains(t, progress, "the tag 1.0 cannot be compared")
 }
 
-func TestPullInterrupted(t *testing.T) {
+func TestEnginePullInterrupted(t *testing.T) {
 	t.Parallel()
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
@@ -176,7 +176,7 @@ func TestPullInterrupted(t *testing.T) {
 }
 
 // A registry that serves other bytes than the digest says is found out.
-func TestPullTampered(t *testing.T) {
+func TestEnginePullTampered(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	other := reg.push(t, "team/tools:2.0", t.Name()+" other", here)
@@ -196,7 +196,7 @@ func TestPullTampered(t *testing.T) {
 }
 
 // A pull that was canceled ends at once, and does not stand in the way of the next.
-func TestPullCanceledInTheMiddle(t *testing.T) {
+func TestEnginePullCanceledInTheMiddle(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	ref := reg.host + "/team/tools@" + digest
@@ -219,9 +219,9 @@ func TestPullCanceledInTheMiddle(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestPullShared: whoever needs the same digest at the same time waits for one
+// TestEnginePullShared: whoever needs the same digest at the same time waits for one
 // pull, in this process and in others.
-func TestPullShared(t *testing.T) {
+func TestEnginePullShared(t *testing.T) {
 	if ref := os.Getenv("EVALBOX_TEST_PULL"); ref != "" { // one of the others
 		_, _, err := pull.Pull(t.Context(), engine(t), ref, pull.Options{Credentials: pull.DockerCredentials(t.TempDir())})
 		require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestPullShared(t *testing.T) {
 	}
 	for range others {
 		group.Go(func() {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPullShared$")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEnginePullShared$")
 			cmd.Env = append(os.Environ(), "EVALBOX_TEST_PULL="+ref)
 			out, err := cmd.CombinedOutput()
 			assert.NoError(t, err, "%s", out)
@@ -265,7 +265,7 @@ func TestPullShared(t *testing.T) {
 	assert.Equal(t, once, reg.count("GET /v2/team/tools/manifests/sha256:"), "each pull asks for the manifest")
 }
 
-func TestPullCredentials(t *testing.T) {
+func TestEnginePullCredentials(t *testing.T) {
 	eng, reg := engine(t), newRegistry(t, true)
 	digest := reg.push(t, "team/tools:1.0", t.Name(), here)
 	ref := reg.host + "/team/tools:1.0@" + digest

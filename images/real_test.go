@@ -83,7 +83,7 @@ except OSError:
 print("fine")
 `
 
-func TestDebianImageRunsPython(t *testing.T) {
+func TestEngineDebianImageRunsPython(t *testing.T) {
 	t.Parallel()
 	eng, cat := engine(t), shipped(t)
 	var progress bytes.Buffer

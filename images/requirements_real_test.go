@@ -133,9 +133,9 @@ images:
 	return cat
 }
 
-// TestRequirements builds an image of a base in a registry and a package of an
+// TestEngineRequirements builds an image of a base in a registry and a package of an
 // index, twice, and with an index that serves something else.
-func TestRequirements(t *testing.T) {
+func TestEngineRequirements(t *testing.T) {
 	t.Parallel()
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := pythonBase(t, eng, reg, "team/python:3")
@@ -211,11 +211,11 @@ func TestRequirements(t *testing.T) {
 	assert.Equal(t, found.RootFS.Layers, inspected.RootFS.Layers, "the layers are the same, bit for bit")
 }
 
-// TestShippedImagesOnStandIns builds cuda and python as the shipped catalog describes them:
+// TestEngineShippedImagesOnStandIns builds cuda and python as the shipped catalog describes them:
 // its entries, Dockerfile.runner and the form of requirements.lock. The bases are stand-ins in
 // a local registry, and the packages have the names and versions of requirements.lock, and
 // nothing in them.
-func TestShippedImagesOnStandIns(t *testing.T) {
+func TestEngineShippedImagesOnStandIns(t *testing.T) {
 	t.Parallel()
 	eng, reg := engine(t), newRegistry(t, false)
 	requirements, wheels := standInRequirements(t)

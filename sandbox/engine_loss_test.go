@@ -273,9 +273,9 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 	return res, err
 }
 
-// TestKeptContainersAreCollected needs an engine of its own: containers of other tests would be
+// TestEngineKeptContainersAreCollected needs an engine of its own: containers of other tests would be
 // removed as well.
-func TestKeptContainersAreCollected(t *testing.T) {
+func TestEngineKeptContainersAreCollected(t *testing.T) {
 	t.Parallel()
 	e := newPrivateEngine(t)
 	e.keep = true
@@ -383,9 +383,9 @@ func (e *privateEngine) gone() {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// TestEndsAcrossOutages: init's report decides how a program ended, whatever the engine remembers.
+// TestEngineEndsAcrossOutages: init's report decides how a program ended, whatever the engine remembers.
 // Without a report, the program is not blamed, and never praised.
-func TestEndsAcrossOutages(t *testing.T) {
+func TestEngineEndsAcrossOutages(t *testing.T) {
 	t.Parallel()
 	kill := func(t *testing.T, pid int) {
 		t.Helper()

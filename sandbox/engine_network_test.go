@@ -14,7 +14,7 @@ import (
 
 // A network that the engine does not have, or that is the host's by another name,
 // is refused before anything is made or recorded.
-func TestNetworkRefused(t *testing.T) {
+func TestEngineNetworkRefused(t *testing.T) {
 	api := testAPI(t)
 	host, err := api.NetworkInspect(t.Context(), "host", network.InspectOptions{})
 	require.NoError(t, err)

@@ -200,7 +200,7 @@ func TestEngineBehindSSH(t *testing.T) {
 	require.Empty(t, s.alive())
 }
 
-func TestSSHWithoutDockerThere(t *testing.T) {
+func TestEngineSSHWithoutDockerThere(t *testing.T) {
 	s := newSSHServer(t, "PATH=/no/such/folder")
 	dockerEnv(t)
 	_, err := ask(t, docker.Address{Host: s.address("")})
@@ -211,7 +211,7 @@ func TestSSHWithoutDockerThere(t *testing.T) {
 const sshPerRun = 8
 
 // A run over ssh whose processes are killed goes on with new ones, and leaves none.
-func TestSSHConnectionCut(t *testing.T) {
+func TestEngineSSHConnectionCut(t *testing.T) {
 	e := newPrivateEngine(t)
 	s := newSSHServer(t)
 	dockerEnv(t)
@@ -251,7 +251,7 @@ func engineOverSSH(t *testing.T) (*sshServer, engine.Engine) {
 }
 
 // A whole run over ssh, with stdin, in few connections.
-func TestRunOverSSH(t *testing.T) {
+func TestEngineRunOverSSH(t *testing.T) {
 	s, engine := engineOverSSH(t)
 	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(t.TempDir()))
 	require.NoError(t, err)
@@ -269,7 +269,7 @@ func TestRunOverSSH(t *testing.T) {
 }
 
 // Many calls at once do not log in all at once, which a server refuses.
-func TestManyCallsOverSSH(t *testing.T) {
+func TestEngineManyCallsOverSSH(t *testing.T) {
 	s, engine := engineOverSSH(t)
 	_, err := engine.Info(t.Context()) // agrees on the API's version, which is no matter for many at once
 	require.NoError(t, err)
@@ -286,7 +286,7 @@ func TestManyCallsOverSSH(t *testing.T) {
 }
 
 // The processes of ssh end with a process of ours that is killed.
-func TestSSHEndsWithUs(t *testing.T) {
+func TestEngineSSHEndsWithUs(t *testing.T) {
 	socket := engineSocket(t)
 	s := newSSHServer(t)
 	dockerEnv(t)

@@ -322,7 +322,7 @@ func (c *cable) cut() {
 }
 
 // A run over TLS whose connections are cut goes on with new ones.
-func TestTLSConnectionCut(t *testing.T) {
+func TestEngineTLSConnectionCut(t *testing.T) {
 	ca := newAuthority(t)
 	e, port := newTLSEngine(t, ca)
 	line := newCable(t, "127.0.0.1:"+port)

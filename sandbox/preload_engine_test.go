@@ -107,9 +107,9 @@ func comparable(t *testing.T, res *result.Result) map[string]any {
 	return fields
 }
 
-// TestPreloadIsInvisible runs every program with and without a waiting interpreter: the results
+// TestEnginePreloadIsInvisible runs every program with and without a waiting interpreter: the results
 // are the same, byte by byte.
-func TestPreloadIsInvisible(t *testing.T) {
+func TestEnginePreloadIsInvisible(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/preload.txtar")
 	require.NoError(t, err)
 	input := t.TempDir()

@@ -120,9 +120,9 @@ func remoteRunner(t *testing.T, api *client.Client, state string) *sandbox.Runne
 
 const shellProgram = "cat input/data; cat input/data >final/copy; ln -s /etc/passwd final/link; echo; echo Final Validation Performance: 0.5"
 
-// TestFilesOfAnEngineBehindTLS: an engine at the end of a connection may still be on this
+// TestEngineFilesOfAnEngineBehindTLS: an engine at the end of a connection may still be on this
 // machine and have our directories; then they can be mounted, for who asks for that.
-func TestFilesOfAnEngineBehindTLS(t *testing.T) {
+func TestEngineFilesOfAnEngineBehindTLS(t *testing.T) {
 	t.Parallel()
 	_, connect := remoteEngine(t, "")
 	r := remoteRunner(t, connect(), filepath.Join(t.TempDir(), "state"))
@@ -344,12 +344,12 @@ cat out/copy >&2
 	require.Positive(t, res.Resources.PeakMemoryBytes, "the container's own init looks, wherever we are")
 }
 
-// TestFoldersThatMeanSomethingElseToTheEngine: a job has two directories of one disk of
+// TestEngineFoldersThatMeanSomethingElseToTheEngine: a job has two directories of one disk of
 // the host mounted, one under its own name and one under a name that the host gives
 // to another directory. The engine sees the first; in place of the second it would
 // mount the host's, and write to it. A job does not see the engine's process: unless it
 // asks for mounts, its files are copied.
-func TestFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
+func TestEngineFoldersThatMeanSomethingElseToTheEngine(t *testing.T) {
 	t.Parallel()
 	api := testAPI(t)
 	for name, test := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 
 // While one run goes on, with the engine: another may not have its ./final, its
 // record stays, its container is not swept, and its log can be followed.
-func TestWhileRunning(t *testing.T) {
+func TestEngineWhileRunning(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("SANDBOX_STATE_DIR", filepath.Join(dir, "state"))

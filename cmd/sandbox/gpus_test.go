@@ -78,9 +78,9 @@ func TestGPUsUnderCompetition(t *testing.T) {
 	require.Contains(t, out, "no GPU known; looked at:")
 }
 
-// TestRunWithGPUs is on the engine of the tests, which has stand-ins for GPUs or
+// TestEngineRunWithGPUs is on the engine of the tests, which has stand-ins for GPUs or
 // none.
-func TestRunWithGPUs(t *testing.T) {
+func TestEngineRunWithGPUs(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("SANDBOX_GPU_DIR", filepath.Join(state, "leases"))

@@ -18,7 +18,7 @@ import (
 )
 
 // An image whose base cannot be pulled: the step, the reason, and what to try.
-func TestImageEnsureWithoutItsRegistry(t *testing.T) {
+func TestEngineImageEnsureWithoutItsRegistry(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", dir)
 	t.Setenv("XDG_CACHE_HOME", dir)

@@ -108,7 +108,7 @@ func (a *agent) isCanceled(t *testing.T, id string) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-func TestMCPOverStdio(t *testing.T) {
+func TestEngineMCPOverStdio(t *testing.T) {
 	cmd, a := mcpCommand(t)
 	var errs strings.Builder
 	cmd.Stderr = &errs
@@ -134,7 +134,7 @@ func TestMCPOverStdio(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestMCPOverHTTP(t *testing.T) {
+func TestEngineMCPOverHTTP(t *testing.T) {
 	cmd, a := mcpCommand(t, "--listen", "127.0.0.1:0")
 	errs, err := cmd.StderrPipe()
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 
 // An interrupted wait is one line: there is no program to end. It needs an engine
 // with stand-ins for GPUs; another refuses at once.
-func TestInterruptedWhileWaiting(t *testing.T) {
+func TestEngineInterruptedWhileWaiting(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("SANDBOX_STATE_DIR", state)
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "xdg")) // not the lock of the user who runs the tests

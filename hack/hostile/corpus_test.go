@@ -55,9 +55,9 @@ var deviations = map[string]string{
 	"e05_chained.py error_traceback": "the last traceback counts (EX-012), which is the end of a chain; stderr has all of it",
 }
 
-// TestCorpus runs the programs of a directory, each with the result that its expectations.json
+// TestEngineCorpus runs the programs of a directory, each with the result that its expectations.json
 // states. It runs only if a directory is given: `make hostile CORPUS=DIR`.
-func TestCorpus(t *testing.T) {
+func TestEngineCorpus(t *testing.T) {
 	dir := os.Getenv("EVALBOX_CORPUS")
 	if dir == "" {
 		t.Skip("no directory of programs is given: make hostile CORPUS=DIR")

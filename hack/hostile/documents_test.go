@@ -93,9 +93,9 @@ $SANDBOX image import --lock new.lock x.tar >stdout 2>stderr; echo $?; test -e n
 	}
 }
 
-// TestDocuments gives hostile documents to the command line, ../../bin/sandbox unless
+// TestEngineDocuments gives hostile documents to the command line, ../../bin/sandbox unless
 // EVALBOX_SANDBOX names another one.
-func TestDocuments(t *testing.T) {
+func TestEngineDocuments(t *testing.T) {
 	t.Parallel()
 	if runtimeName() != "" {
 		t.Skip("documents do not depend on the runtime")

@@ -33,12 +33,12 @@ import (
 	"github.com/evalbox/evalbox/sandbox/probe"
 )
 
-// egressFile is the variable that names the file for the verdicts of the child of TestEgress.
+// egressFile is the variable that names the file for the verdicts of the child of TestEngineEgress.
 const egressFile = "EVALBOX_HOSTILE_EGRESS"
 
-// TestEgress asks a name server of its own, over the wire and through the machine's resolver:
-// it runs TestEgressBelow in a process that sees another /etc/resolv.conf. Only root can do so.
-func TestEgress(t *testing.T) {
+// TestEngineEgress asks a name server of its own, over the wire and through the machine's resolver:
+// it runs TestEngineEgressBelow in a process that sees another /etc/resolv.conf. Only root can do so.
+func TestEngineEgress(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for a name server at port 53 and another /etc/resolv.conf")
 	}
@@ -55,7 +55,7 @@ func TestEgress(t *testing.T) {
 	require.NoError(t, err)
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `mount --bind "$1" "$2" && exec "$3" -test.run='^TestEgressBelow$' -test.v`, "sh", conf, target, exe)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `mount --bind "$1" "$2" && exec "$3" -test.run='^TestEngineEgressBelow$' -test.v`, "sh", conf, target, exe)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Env = append(os.Environ(), egressFile+"="+verdicts, fmt.Sprintf("%s_PID=%d", egressFile, os.Getpid()), "EVALBOX_HOSTILE_TABLE=")
 	out, runErr := cmd.CombinedOutput()
@@ -79,11 +79,11 @@ func ownAddress(n byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 100 + byte(pid>>16&15), byte(pid >> 8), byte(pid)&0xfc | n})
 }
 
-// TestEgressBelow is the child of TestEgress.
-func TestEgressBelow(t *testing.T) {
+// TestEngineEgressBelow is the child of TestEngineEgress.
+func TestEngineEgressBelow(t *testing.T) {
 	file := os.Getenv(egressFile)
 	if file == "" {
-		return // TestEgress runs it
+		return // TestEngineEgress runs it
 	}
 	a, b, names := ownAddress(1), ownAddress(2), ownAddress(3)
 	startNameServer(t, names, a, b)

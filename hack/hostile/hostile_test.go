@@ -157,8 +157,8 @@ func report(t *testing.T, v probe.Verdict) {
 	}
 }
 
-// TestQuestions has one container answer all questions of a file.
-func TestQuestions(t *testing.T) {
+// TestEngineQuestions has one container answer all questions of a file.
+func TestEngineQuestions(t *testing.T) {
 	t.Setenv("FAKE_API_KEY", secret)
 	p := place(t)
 	for _, b := range probe.Batches() {
@@ -173,8 +173,8 @@ func TestQuestions(t *testing.T) {
 	requireNoProcess(t)
 }
 
-// TestRuns has each program run in a container of its own.
-func TestRuns(t *testing.T) {
+// TestEngineRuns has each program run in a container of its own.
+func TestEngineRuns(t *testing.T) {
 	t.Setenv("FAKE_API_KEY", secret)
 	p := place(t)
 	p.Request.Env = map[string]string{"PROBE": marker()}

@@ -16,9 +16,9 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// TestInit runs the programs that attack PID 1 as whole runs: the result says their true end.
+// TestEngineInit runs the programs that attack PID 1 as whole runs: the result says their true end.
 // The conformance suite runs them on the engine alone.
-func TestInit(t *testing.T) {
+func TestEngineInit(t *testing.T) {
 	t.Parallel()
 	p := place(t)
 	if spec.OwnKernel(p.Machine.Runtime) {

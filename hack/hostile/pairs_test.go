@@ -144,8 +144,8 @@ print([n for n in os.listdir('/proc') if n.isdigit() and 'evalbox-first' in open
 	}
 }
 
-// TestPairs runs two programs side by side on one input.
-func TestPairs(t *testing.T) {
+// TestEnginePairs runs two programs side by side on one input.
+func TestEnginePairs(t *testing.T) {
 	t.Parallel()
 	p := place(t)
 	for _, c := range pairs() {

@@ -101,9 +101,9 @@ func example(t *testing.T, h *contract.Harness, name, port string) []byte {
 	return []byte(strings.NewReplacer("/host/DEPS", "/host"+deps, "DEPS", deps, "PORT", port).Replace(string(text)))
 }
 
-// TestExamples carries out every contract of the examples and compares its outcome with
+// TestEngineExamples carries out every contract of the examples and compares its outcome with
 // what lies beside it.
-func TestExamples(t *testing.T) {
+func TestEngineExamples(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
 	require.NoError(t, err)
@@ -173,9 +173,9 @@ func requireHas(t *testing.T, got, want any, path string) {
 	}
 }
 
-// TestDeterministic: two executions of a contract that fixes everything give the same
+// TestEngineDeterministic: two executions of a contract that fixes everything give the same
 // bytes.
-func TestDeterministic(t *testing.T) {
+func TestEngineDeterministic(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	text := example(t, h, "deterministic", "")
@@ -194,8 +194,8 @@ func python(program string) contract.Contract {
 	return contract.Contract{ToolID: "TL-010", Inputs: contract.Inputs{Command: "python3", Arguments: []string{"-c", program}}}
 }
 
-// TestContractsOfOneClass have containers that waited.
-func TestContractsOfOneClass(t *testing.T) {
+// TestEngineContractsOfOneClass have containers that waited.
+func TestEngineContractsOfOneClass(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, sandbox.WithPool(sandbox.Pool{Size: 1}))
 	for i, program := range []string{"print(1)", "print(2)", "print(3)"} {
@@ -214,9 +214,9 @@ func TestContractsOfOneClass(t *testing.T) {
 	}
 }
 
-// TestDenied: what is denied is neither read, under whatever name, nor made, and what
+// TestEngineDenied: what is denied is neither read, under whatever name, nor made, and what
 // the program does to its copy reaches only what it may write.
-func TestDenied(t *testing.T) {
+func TestEngineDenied(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	write := func(name, text string) {
@@ -270,8 +270,8 @@ attempt("delete", lambda: os.remove("build.py"))
 	require.True(t, strings.HasPrefix(o.Folders[0].NotWritten[1], "evil (symlink): "), o.Folders[0].NotWritten[1])
 }
 
-// TestTooLarge: files above the limit are reported and stay in the record.
-func TestTooLarge(t *testing.T) {
+// TestEngineTooLarge: files above the limit are reported and stay in the record.
+func TestEngineTooLarge(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	c := python(`open("a", "wb").write(b"a" * (10 << 20)); open("b", "w").write("b")`)
@@ -290,8 +290,8 @@ func TestTooLarge(t *testing.T) {
 	require.Equal(t, contract.RetainSession, o.OutputFiles[0].Retention)
 }
 
-// TestCapture: exactly the limit is not cut, and one byte more is.
-func TestCapture(t *testing.T) {
+// TestEngineCapture: exactly the limit is not cut, and one byte more is.
+func TestEngineCapture(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	for _, test := range []struct {
@@ -310,8 +310,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestApprovalOnTheEngine: an approval permits one execution of the contract that it is for.
-func TestApprovalOnTheEngine(t *testing.T) {
+// TestEngineApprovalOnTheEngine: an approval permits one execution of the contract that it is for.
+func TestEngineApprovalOnTheEngine(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	job := contract.Job{Text: example(t, h, "system", ""), Approver: contract.Approver{Name: "Ada", Reason: "a test"}}
@@ -325,8 +325,8 @@ func TestApprovalOnTheEngine(t *testing.T) {
 	require.Equal(t, "approval.id", second.Violations[0].Field, "an outcome does not grant an approval")
 }
 
-// TestChildren: the limit of processes holds to the one.
-func TestChildren(t *testing.T) {
+// TestEngineChildren: the limit of processes holds to the one.
+func TestEngineChildren(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	for _, children := range []int64{0, 1, 3} {
@@ -349,8 +349,8 @@ os._exit(0)
 	}
 }
 
-// TestStdinLimit: a whole MiB reaches the program, more is refused.
-func TestStdinLimit(t *testing.T) {
+// TestEngineStdinLimit: a whole MiB reaches the program, more is refused.
+func TestEngineStdinLimit(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	c := contract.Contract{ToolID: "TL-020", Inputs: contract.Inputs{Command: "wc", Arguments: []string{"-c"}}}
@@ -364,9 +364,9 @@ func TestStdinLimit(t *testing.T) {
 	require.Equal(t, "IV-05", o.Violations[0].Code)
 }
 
-// TestClock: a clock does not change how a missing command is reported, and a program is not
+// TestEngineClock: a clock does not change how a missing command is reported, and a program is not
 // believed that says that it did not run.
-func TestClock(t *testing.T) {
+func TestEngineClock(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.Rules.OpenAllowlist = true

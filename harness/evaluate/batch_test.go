@@ -65,8 +65,8 @@ func entriesOf(t *testing.T, texts ...string) []Entry {
 	return entries
 }
 
-// TestBatchInParallel holds every run until two are there.
-func TestBatchInParallel(t *testing.T) {
+// TestEngineBatchInParallel holds every run until two are there.
+func TestEngineBatchInParallel(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
 	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {

@@ -67,7 +67,7 @@ func TestCacheTooLong(t *testing.T) {
 	}
 }
 
-func TestCacheMisses(t *testing.T) {
+func TestEngineCacheMisses(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, job *Job, opts *Options){
 		"script":  func(_ *testing.T, job *Job, _ *Options) { job.Script = "score 0.6" },
 		"timeout": func(_ *testing.T, job *Job, _ *Options) { job.Timeout = time.Minute },

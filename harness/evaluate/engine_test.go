@@ -54,9 +54,9 @@ func newRunner(t *testing.T, more ...sandbox.Option) *sandbox.Runner {
 
 var small = policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}
 
-// TestExampleLeaderboard evaluates the solutions of examples/leaderboard as its
+// TestEngineExampleLeaderboard evaluates the solutions of examples/leaderboard as its
 // README says.
-func TestExampleLeaderboard(t *testing.T) {
+func TestEngineExampleLeaderboard(t *testing.T) {
 	t.Parallel()
 	const example = "../../examples/leaderboard"
 	task, err := evaluate.LoadTask(filepath.Join(example, "task.yaml"))

@@ -113,7 +113,7 @@ func (b *toolbox) write(name, text string) {
 }
 
 // The shipped adapter for ripgrep, with the image that is shipped.
-func TestRipgrep(t *testing.T) {
+func TestEngineRipgrep(t *testing.T) {
 	b := newToolbox(t, "", string(configs.Tools()), nil)
 	b.write("a.txt", "one\nneedle; rm -rf $HOME\n")
 	b.write("b.txt", "nothing\n")
@@ -148,7 +148,7 @@ func TestRipgrep(t *testing.T) {
 }
 
 // The shipped adapter for web APIs, with the address of a server of the test in place of its own.
-func TestREST(t *testing.T) {
+func TestEngineREST(t *testing.T) {
 	var calls []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls = append(calls, r.Method+" "+r.URL.RequestURI())
@@ -207,7 +207,7 @@ func TestREST(t *testing.T) {
 func quote(text string) string { return strconv.Quote(text) }
 
 // Tools that the shipped image does not have.
-func TestOtherTools(t *testing.T) {
+func TestEngineOtherTools(t *testing.T) {
 	image := toolImage(t)
 	t.Run("an MCP server", func(t *testing.T) { testMCPServer(t, image) })
 	t.Run("libraries", func(t *testing.T) { testLibraries(t, image) })

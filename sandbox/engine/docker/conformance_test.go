@@ -23,10 +23,10 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// TestConformance runs on the engine that the docker command would use here, with the
+// TestEngineConformance runs on the engine that the docker command would use here, with the
 // debian image. If either is missing it fails with instructions: `make test` provides
 // both.
-func TestConformance(t *testing.T) {
+func TestEngineConformance(t *testing.T) {
 	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
 	require.NoError(t, err)
 	debian, _ := catalog.Lookup("debian")

@@ -18,8 +18,7 @@ func ExampleFromEnv() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(info.OS != "", info.Host.CPUs > 0, info.Missing)
-	// Output: true true []
+	fmt.Println(info.OS, info.Host.CPUs, info.Missing)
 }
 
 // An engine of another machine. Connecting to it begins with the first call.

@@ -114,9 +114,9 @@ func removeDirectly(t *testing.T, c engine.Container) {
 	t.Cleanup(func() { require.NoError(t, direct.Remove(context.WithoutCancel(t.Context()), c.Ref().ID)) })
 }
 
-// TestOpenEndsAnInitWithoutAJob: stdin stays open, as an engine keeps it that was restarted with its
+// TestEngineOpenEndsAnInitWithoutAJob: stdin stays open, as an engine keeps it that was restarted with its
 // containers, and nobody is there who would send a job.
-func TestOpenEndsAnInitWithoutAJob(t *testing.T) {
+func TestEngineOpenEndsAnInitWithoutAJob(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)
 	c := prepare(t, e, engineClass(t, e))
@@ -127,9 +127,9 @@ func TestOpenEndsAnInitWithoutAJob(t *testing.T) {
 	require.True(t, end.NoJob && !end.Reported, "%+v", end)
 }
 
-// TestLostRequestsAndAnswers: a create or a start is looked up and repeated. Its own container is
+// TestEngineLostRequestsAndAnswers: a create or a start is looked up and repeated. Its own container is
 // never taken for another's.
-func TestLostRequestsAndAnswers(t *testing.T) {
+func TestEngineLostRequestsAndAnswers(t *testing.T) {
 	t.Parallel()
 	for call, path := range map[string]*regexp.Regexp{
 		"create": regexp.MustCompile(`/containers/create$`),
@@ -182,8 +182,8 @@ func TestLostRequestsAndAnswers(t *testing.T) {
 	}
 }
 
-// TestNameOfAnotherRun: a container without our labels is another's, also if an answer was lost.
-func TestNameOfAnotherRun(t *testing.T) {
+// TestEngineNameOfAnotherRun: a container without our labels is another's, also if an answer was lost.
+func TestEngineNameOfAnotherRun(t *testing.T) {
 	e := testEngine(t)
 	meta := ownMeta(t)
 	c, err := e.Prepare(t.Context(), engineClass(t, e), meta)
@@ -207,9 +207,9 @@ func TestNameOfAnotherRun(t *testing.T) {
 
 var wallTime = regexp.MustCompile(`"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]*Z"`)
 
-// TestStepsOfTheEnginesClock: who ended a program does not depend on the times in the engine's
+// TestEngineStepsOfTheEnginesClock: who ended a program does not depend on the times in the engine's
 // answers.
-func TestStepsOfTheEnginesClock(t *testing.T) {
+func TestEngineStepsOfTheEnginesClock(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
 		shifted := func(_ *http.Request, body []byte) []byte {
@@ -275,9 +275,9 @@ func TestStepsOfTheEnginesClock(t *testing.T) {
 	}
 }
 
-// TestRestartedContainer: the program of a container that somebody restarts does not run again,
+// TestEngineRestartedContainer: the program of a container that somebody restarts does not run again,
 // and nobody waits for it.
-func TestRestartedContainer(t *testing.T) {
+func TestEngineRestartedContainer(t *testing.T) {
 	t.Parallel()
 	for name, seconds := range map[string]int{"stopped first": 20, "killed": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -320,9 +320,9 @@ func TestRestartedContainer(t *testing.T) {
 
 func errorsIsLoss(err error) bool { return err != nil && isLoss(err) }
 
-// TestRestartedBeforeItsJob: nobody waits for a container that somebody restarted before it had its
+// TestEngineRestartedBeforeItsJob: nobody waits for a container that somebody restarted before it had its
 // job, and before anybody knew its main process.
-func TestRestartedBeforeItsJob(t *testing.T) {
+func TestEngineRestartedBeforeItsJob(t *testing.T) {
 	t.Parallel()
 	direct := testEngine(t)
 	name := regexp.MustCompile(`/containers/([^/]+)/start$`)
@@ -352,8 +352,8 @@ func TestRestartedBeforeItsJob(t *testing.T) {
 	require.True(t, end.NoJob, "%+v", end)
 }
 
-// TestKilledBeforeItsJob: nothing has run in a container that somebody kills before its job arrives.
-func TestKilledBeforeItsJob(t *testing.T) {
+// TestEngineKilledBeforeItsJob: nothing has run in a container that somebody kills before its job arrives.
+func TestEngineKilledBeforeItsJob(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)
 	c := prepare(t, e, engineClass(t, e))
@@ -367,8 +367,8 @@ func TestKilledBeforeItsJob(t *testing.T) {
 	require.Equal(t, []string{"SIGKILL"}, end.Foreign)
 }
 
-// TestStoppedAtOnce: a signal that others send in the first moment is noticed.
-func TestStoppedAtOnce(t *testing.T) {
+// TestEngineStoppedAtOnce: a signal that others send in the first moment is noticed.
+func TestEngineStoppedAtOnce(t *testing.T) {
 	e := testEngine(t)
 	for range 3 {
 		c := prepare(t, e, engineClass(t, e))
@@ -456,9 +456,9 @@ func TestDoubtedConnection(t *testing.T) {
 	}
 }
 
-// TestLostAnswerOfInit: a connection can end before init's answer arrives although the program runs,
+// TestEngineLostAnswerOfInit: a connection can end before init's answer arrives although the program runs,
 // and even after it has ended. The engine's log then has the answer, the output and the end.
-func TestLostAnswerOfInit(t *testing.T) {
+func TestEngineLostAnswerOfInit(t *testing.T) {
 	t.Parallel()
 	e := testEngine(t)
 	c := prepare(t, e, engineClass(t, e)).(*instance)
