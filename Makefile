@@ -35,6 +35,8 @@ COSIGN_KEY    ?=
 PREFIX        ?= /usr/local
 SHARE         := $(DESTDIR)$(PREFIX)/share
 PACKAGES      ?= ./...
+# Those of hack, which is a module of its own: all or none, unless they are named.
+HACK_PACKAGES ?= $(filter ./...,$(PACKAGES))
 # The engines that the tests run on, one after the other; see hack/engine.
 ENGINES       ?= floor current
 # Where the tests in a browser write pictures; empty for nowhere.
@@ -43,9 +45,15 @@ GUIDES        ?=
 GUIDE_TEST    := go test -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./hack/guides -run TestGuides -guides=$(GUIDES) $(GUIDE_FLAGS)
 # The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
 CLUSTERS      ?= kubernetes
-# What is tested on every engine. The scripts of the command line run on the first one, the guides on the current
-# one; the rest needs no engine.
-ON_EVERY      := ./sandbox/... ./images/... ./hack/hostile ./hack/faults/...
+# The tests that need an engine are named TestEngine. These packages have some, and those of hack; what talks to an
+# engine is tested on every one.
+WITH_ENGINE   := ./cmd/sandbox ./harness/contract ./harness/contract/adapter ./harness/evaluate ./harness/gate ./harness/gate/execute \
+  ./harness/invoke ./images ./sandbox ./sandbox/engine/docker
+ON_EVERY      := ./images ./sandbox ./sandbox/engine/docker
+HACK_ENGINE   := ./faults ./hostile
+# make test says -short to tests that take minutes and rarely fail.
+SHORT         ?=
+GO_TEST       := test -vet=off -timeout $(TEST_TIMEOUT) $(SHORT) $(TEST_FLAGS)
 EXAMPLE       := run --input examples/digits/input examples/digits/train.py
 
 # The hostile suite writes its table here: probes against engines.
@@ -54,8 +62,10 @@ HOSTILE_TABLE := $(CURDIR)/.cache/hostile
 # Debian's Python, for which hack/setup.sh installs packages.
 PYTHON        ?= /usr/bin/python3
 
-# Programs, vet and lint are compiled as the command is, so that one build of the dependencies serves all.
-GO_RUN        := CGO_ENABLED=0 go run -trimpath
+# Programs, tests, vet and lint are compiled as the command is, so that one build of the dependencies serves all. Only
+# the race detector needs another.
+export CGO_ENABLED := 0
+export GOFLAGS     := $(GOFLAGS) -trimpath
 
 # What says which engine is meant.
 ENGINE_ENV    := DOCKER_HOST,DOCKER_CONTEXT,DOCKER_CONFIG,DOCKER_TLS,DOCKER_TLS_VERIFY,DOCKER_CERT_PATH,DOCKER_API_VERSION
@@ -63,7 +73,7 @@ ENGINE_ENV    := DOCKER_HOST,DOCKER_CONTEXT,DOCKER_CONFIG,DOCKER_TLS,DOCKER_TLS_
 # The tests start engines of their own and mount file systems, which root may do.
 # A build cache of its own keeps root's files out of the user's.
 AS_ROOT = $$([ "$$(id -u)" -eq 0 ] || echo sudo --preserve-env=$(ENGINE_ENV) env PATH=$$PATH \
-  GOCACHE=$(CURDIR)/.cache/go-build-root GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY))
+  CGO_ENABLED=0 GOFLAGS=-trimpath GOCACHE=$(CURDIR)/.cache/go-build-root GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY))
 
 .PHONY: help
 help: ## list the targets
@@ -88,7 +98,7 @@ example-reports: build ## write the reports of the examples anew: examples/repor
 
 .PHONY: build
 build: ## build the CLI: bin/sandbox
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X github.com/evalbox/evalbox/cmd/sandbox/machine.version=$(VERSION)' -o $(SANDBOX) ./cmd/sandbox
+	@go build -ldflags '-s -w -X github.com/evalbox/evalbox/cmd/sandbox/machine.version=$(VERSION)' -o $(SANDBOX) ./cmd/sandbox
 
 .PHONY: completions
 completions: build ## write the completions for bash, zsh and fish: bin/completions
@@ -97,8 +107,8 @@ completions: build ## write the completions for bash, zsh and fish: bin/completi
 
 .PHONY: init-image
 init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-init.tar (ARCH=amd64)
-	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/porter-$(ARCH) ./cmd/sandbox-porter
-	@$(GO_RUN) ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
+	@GOOS=linux GOARCH=$(ARCH) go build -buildvcs=false -ldflags '-s -w' -o bin/porter-$(ARCH) ./cmd/sandbox-porter
+	@go run ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
 	@echo '$(INIT_IMAGE): docker load, or sandbox image push $(INIT_IMAGE) REGISTRY/REPOSITORY'
 
 # The date of generated files: that of the commit, or without git that of the changes.
@@ -107,11 +117,11 @@ man python release release-dry-run: export SOURCE_DATE_EPOCH ?= $(shell git log 
 .PHONY: man
 man: ## write the man pages: bin/man
 	@rm -rf $(BIN)/man
-	@$(GO_RUN) ./hack/reference man '$(VERSION)' $(BIN)/man
+	@go run ./hack/reference man '$(VERSION)' $(BIN)/man
 
 .PHONY: reference
 reference: ## write docs/commands.md and docs/schemas.md anew
-	@$(GO_RUN) ./hack/reference pages
+	@go run ./hack/reference pages
 
 .PHONY: install
 install: completions man ## install the command, its completions and man pages (PREFIX=/usr/local)
@@ -163,18 +173,31 @@ image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 	  else exit $$code; fi
 
 .PHONY: test
-test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes, a browser, the guides, the Python client; with -race
-	@go mod download
+test: ## the tests of a change: all that need no engine, with -race, and those that do, the longest in a short form
+	@$(MAKE) SHORT=-short test-unit test-engine test-browser test-guides test-python
+	@echo 'passed; not run, because they take long: every guide, fault and hostile program, the whole of the second engine, a Kubernetes, lint, a release: make test-all'
+
+.PHONY: test-all
+test-all: vet vet-darwin lint test-unit test-engine test-browser test-guides test-python ## every test, for a change of words or engines, and before a release
+	@for cluster in $(CLUSTERS); do $(MAKE) test-$$cluster; done
+	@$(MAKE) release-dry-run
+
+# They find no engine, so one that needs it without saying so in its name fails.
+.PHONY: test-unit
+test-unit: ## the tests that need no engine: tables, goldens, the fake engine, scripts of the command; with -race
+	@hack/setup.sh test-tools
+	@$(AS_ROOT) env CGO_ENABLED=1 DOCKER_HOST=unix:///no/engine bash -ec "go $(GO_TEST) -race -skip ^TestEngine $(PACKAGES); \
+	  [ -z '$(HACK_PACKAGES)' ] || go -C hack $(GO_TEST) -race -skip ^TestEngine $(HACK_PACKAGES)"
+
+.PHONY: test-engine
+test-engine: image engines ## the tests that need an engine, on an old one and a current one
 	@rm -rf $(HOSTILE_TABLE)
-	@packages='$(PACKAGES)'; for engine in $(ENGINES); do \
-	  echo "engine $$engine: go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages"; \
-	  $(AS_ROOT) hack/engine run $$engine env CGO_ENABLED=1 EVALBOX_HOSTILE_TABLE=$(HOSTILE_TABLE) \
-	    go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages; \
-	  [ '$(PACKAGES)' != ./... ] || packages='$(ON_EVERY)'; \
-	done
+	@packages='$(if $(HACK_PACKAGES),$(WITH_ENGINE),$(PACKAGES))' hack='$(HACK_ENGINE)'; for engine in $(ENGINES); do \
+	  echo "engine $$engine:"; \
+	  $(AS_ROOT) hack/engine run $$engine env EVALBOX_HOSTILE_TABLE=$(HOSTILE_TABLE) bash -ec "go $(GO_TEST) -run ^TestEngine $$packages; \
+	    [ -z '$(HACK_PACKAGES)' ] || [ -z '$$hack' ] || go -C hack $(GO_TEST) -run ^TestEngine $$hack"; \
+	  packages='$(if $(HACK_PACKAGES),$(if $(SHORT),./sandbox/engine/docker,$(ON_EVERY)),$(PACKAGES))' hack='$(if $(SHORT),,$(HACK_ENGINE))'; done
 	@[ ! -e $(HOSTILE_TABLE)/table.txt ] || cat $(HOSTILE_TABLE)/table.txt
-	@[ '$(PACKAGES)' != ./... ] || for cluster in $(CLUSTERS); do $(MAKE) test-$$cluster; done
-	@[ '$(PACKAGES)' != ./... ] || $(MAKE) test-browser test-guides test-python
 
 .PHONY: test-kubernetes
 test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled from Go modules (minutes, once)
@@ -223,10 +246,6 @@ engines: ## compile the engines that the tests run on, once
 	@hack/setup.sh test-tools
 	@hack/engine build $(ENGINES)
 
-.PHONY: test-unit
-test-unit: ## the packages that never need an engine, in seconds
-	go test $(TEST_FLAGS) . ./result/... ./policy/... ./configs/...
-
 .PHONY: gate
 gate: image ## some of the project's own tests through `sandbox gate`, offline; evidence in .cache/gate
 	@go mod download
@@ -241,7 +260,7 @@ cover: image ## how much of harness/invoke its tests reach; fails below 90 %
 
 .PHONY: lint
 lint: $(LINT) ## golangci-lint; see also format-check and vet
-	CGO_ENABLED=0 GOFLAGS=-trimpath $(LINT) run
+	$(LINT) run
 
 .PHONY: vulncheck
 vulncheck: $(VULNCHECK) ## known vulnerabilities in what the code calls (VULNDB=https://vuln.go.dev); fails without its database
@@ -257,9 +276,12 @@ format-check: ## fail when a file is not formatted
 	  [ -z "$$bad" ] || { printf 'not formatted, run gofmt -w:\n%s\n' "$$bad" >&2; exit 1; }
 
 .PHONY: vet
-vet: ## go vet for Linux and macOS
-	CGO_ENABLED=0 GOOS=linux go vet -trimpath -tags cluster,browser,guides ./...
-	CGO_ENABLED=0 GOOS=darwin go vet -trimpath ./...
+vet: ## go vet, with the tests of every tag
+	go vet -tags cluster,browser,guides ./...
+
+.PHONY: vet-darwin
+vet-darwin: ## go vet for macOS, for which all dependencies are compiled once more
+	GOOS=darwin go vet ./...
 
 $(LINT):
 	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
@@ -305,7 +327,7 @@ soak-kubernetes: image init-image ## 200 scripts in one batch, and a batch that 
 .PHONY: hostile
 hostile: image engines ## every hostile and honest program, on every engine, runtime and user; CORPUS=DIR adds the programs of a directory
 	@rm -rf $(HOSTILE_TABLE)
-	@CGO_ENABLED=0 go test -c -o .cache/hostile.test ./hack/hostile
+	@go test -c -o .cache/hostile.test ./hack/hostile
 	@$(AS_ROOT) hack/hostile.sh '$(ENGINES)' $(HOSTILE_TABLE) '$(CORPUS)'
 
 .PHONY: soak-v2

@@ -180,7 +180,7 @@ func TestEngineRuns(t *testing.T) {
 	p.Request.Env = map[string]string{"PROBE": marker()}
 	t.Run("all", func(t *testing.T) {
 		for _, r := range probe.Runs() {
-			if r.Long && !full() {
+			if r.Long && !full() || !r.Deep && testing.Short() {
 				continue
 			}
 			t.Run(r.Group+"/"+r.Name, func(t *testing.T) {

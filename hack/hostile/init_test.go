@@ -19,6 +19,9 @@ import (
 // TestEngineInit runs the programs that attack PID 1 as whole runs: the result says their true end.
 // The conformance suite runs them on the engine alone.
 func TestEngineInit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the conformance suite has these programs: make test-all")
+	}
 	t.Parallel()
 	p := place(t)
 	if spec.OwnKernel(p.Machine.Runtime) {
