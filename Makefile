@@ -339,3 +339,15 @@ soak-v2: image ## the tests of engines on cgroup v2, rootful and rootless, in a 
 clean: ## remove what was built here
 	@rm -rf bin dist .cache 2>/dev/null || sudo rm -rf bin dist .cache
 	@echo 'images stay in the engine; to remove them: docker images -q "evalbox/*" | sort -u | xargs -r docker rmi'
+
+# What a rebuild is compared with: make baselines BASELINES=before, and after it diff -r.
+BASELINES     ?= .cache/baselines
+
+.PHONY: baselines
+baselines: image engines ## tables of conformance, faults, hostile programs and the benchmark, on the engines of the tests: .cache/baselines (hours)
+	@mkdir -p '$(BASELINES)'
+	@$(AS_ROOT) hack/baselines '$(BASELINES)' $(ENGINES)
+	-@$(MAKE) hostile
+	@cp $(HOSTILE_TABLE)/table.txt '$(BASELINES)/hostile.txt'
+	@$(MAKE) bench > '$(BASELINES)/bench.txt'
+	@cp .cache/bench/*.json '$(BASELINES)'

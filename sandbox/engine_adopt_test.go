@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/volume"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
@@ -111,4 +113,25 @@ func TestEngineAdoptAtEveryStep(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestEngineSweepKnowsLabelsOfVersion1: what a sandbox of today leaves on an engine is removed, also
+// by one with other labels.
+func TestEngineSweepKnowsLabelsOfVersion1(t *testing.T) {
+	api, r := testAPI(t), newRunner(t)
+	plan, err := r.Plan(t.Context(), python(t, "pass"))
+	require.NoError(t, err)
+	id := "labels-of-version-1-" + filepath.Base(t.TempDir())
+	for part, name := range map[string]string{"": "evalbox-" + id, "courier": "evalbox_courier-" + id} {
+		_, err := api.ContainerCreate(t.Context(), &container.Config{
+			Image: plan.Class.Image.ID, Cmd: []string{"true"}, Labels: sandbox.LabelsOfVersion1(id, part, "", "/no/such/directory"),
+		}, &container.HostConfig{NetworkMode: "none"}, nil, nil, name)
+		require.NoError(t, err)
+	}
+	_, err = api.VolumeCreate(t.Context(), volume.CreateOptions{Name: "evalbox-" + id, Labels: sandbox.LabelsOfVersion1(id, "depot", "", "/no/such/directory")})
+	require.NoError(t, err)
+	require.Len(t, leftOn(t, api, "org.evalbox.run="+id), 3)
+	_, err = r.GC(t.Context(), sandbox.GCOptions{})
+	require.NoError(t, err)
+	requireNothingLeft(t, api, "org.evalbox.run="+id)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/owner"
@@ -235,14 +236,17 @@ func collectable(c engine.Found, opts GCOptions, now time.Time) (remove bool, re
 }
 
 // storeOf returns the records of a container's controller. Its state directory may be another
-// one, which cannot be read from here.
+// one, which cannot be read from here, or is of another version: then only its labels count.
 func (r *Runner) storeOf(c engine.Found) *record.Store {
-	if dir := c.Labels[spec.LabelState]; dir != "" && dir != r.store.Dir() {
-		if store, err := record.Open(dir); err == nil {
-			return store
-		}
+	dir := c.Labels[spec.LabelState]
+	if dir == "" || dir == r.store.Dir() {
+		return r.store
 	}
-	return r.store
+	store, err := record.Open(dir)
+	if err != nil {
+		store, _ = record.Open(os.DevNull) // cannot be read either
+	}
+	return store
 }
 
 // collectOne removes a container and restores the files that its owner left on disk.

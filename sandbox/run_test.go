@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 
 	"github.com/stretchr/testify/require"
 
@@ -891,6 +893,38 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, fake.Removed, "dead-kept")
 	require.NotContains(t, fake.Removed, "alive")
+}
+
+// TestSweepKnowsLabelsOfVersion1: containers that a sandbox of today leaves are removed, whatever
+// version their state directory has; those of its living processes stay.
+func TestSweepKnowsLabelsOfVersion1(t *testing.T) {
+	self, err := os.ReadFile("/proc/self/stat")
+	require.NoError(t, err)
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	require.NoError(t, err)
+	namespace, err := os.Readlink("/proc/self/ns/pid")
+	require.NoError(t, err)
+	here := strings.TrimSpace(string(boot)) + "/" + strings.Trim(namespace, "pid:[]") + "/"
+	fields := strings.Fields(string(self[bytes.LastIndexByte(self, ')'):]))
+
+	older := recordtest.OpenCopy(t, "record/testdata/state").Dir()
+	require.NoError(t, os.Remove(filepath.Join(older, record.StateFile)))
+	fake := enginetest.NewFake(nil)
+	for id, labels := range map[string]map[string]string{
+		"late":    LabelsOfVersion1("running", "", "", older),
+		"dead":    LabelsOfVersion1("lost", "", here+"1073741824/1", older),
+		"courier": LabelsOfVersion1("lost", "courier", here+"1073741824/1", older),
+		"emptied": LabelsOfVersion1("lost", "", here+"1073741824/1", "/no/such/directory"),
+		"lives":   LabelsOfVersion1("finished", "", here+strconv.Itoa(os.Getpid())+"/"+fields[20], older),
+	} {
+		fake.Listed = append(fake.Listed, engine.Found{ID: id, Name: id, Labels: labels, Running: true})
+	}
+	r := newFakeRunner(t, fake)
+	report, err := r.GC(t.Context(), GCOptions{})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"late", "dead", "courier", "emptied"}, fake.Removed)
+	require.Len(t, report.Left, 1)
+	require.Equal(t, "lives", report.Left[0].Container)
 }
 
 func TestRecordIsReadableByOthers(t *testing.T) {

@@ -88,6 +88,7 @@ var sections = []struct {
 		{"normalization/v1", "what was changed in a log", "in a gate directory"},
 		{"observations/v1", "what the commands of a gate tried", "in a gate directory"},
 		{"run-manifest/v1", "what a gate runs", "`RunManifest.json` in a gate directory"},
+		{"state/v1", "the version of a state directory", "`state.json` there"},
 		{"sweep/v1", "the definition of a sweep", "in the directory of a sweep"},
 		{"sweep-run/v1", "how one run of a sweep ended", "in the directory of a sweep"},
 		{"tests/v1", "the test cases of a command", "in a gate directory"},

@@ -131,13 +131,19 @@ func DefaultDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "evalbox"), nil
 }
 
-// Open opens the records below a state directory, which need not exist yet.
+// Open opens the records below a state directory, which need not exist yet. It refuses one of
+// another version with a [*VersionError].
 func Open(dir string) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, &spec.PathError{Field: "state directory", Path: dir, Rule: "cannot be used", Err: fsx.Cause(err)}
 	}
-	return &Store{dir: abs}, nil
+	s := &Store{dir: abs}
+	var other *VersionError
+	if _, err := s.hasVersion(); errors.As(err, &other) {
+		return nil, other
+	}
+	return s, nil // each use reports what cannot be read
 }
 
 // Dir returns the state directory.
@@ -158,9 +164,9 @@ func (s *Store) PoolDir() string { return filepath.Join(s.dir, "pool") }
 // process that began the run.
 func (s *Store) openDir() string { return filepath.Join(s.dir, "open") }
 
-// Prepare makes the directories of the store. Only the owner may read them: they contain the
-// output of untrusted programs. It refuses a directory that is not [Store.Trusted], and one
-// whose file system cannot lock files.
+// Prepare makes the directories of the store, and gives a new one its version. Only the owner may
+// read them: they contain the output of untrusted programs. It refuses a directory that is not
+// [Store.Trusted], one whose file system cannot lock files, and one of another version.
 func (s *Store) Prepare() error {
 	if err := s.Trusted(); err != nil {
 		return err
@@ -170,7 +176,10 @@ func (s *Store) Prepare() error {
 			return StateError(dir, "cannot be made", err)
 		}
 	}
-	return s.checkLocks()
+	if err := s.checkLocks(); err != nil {
+		return err
+	}
+	return s.setVersion()
 }
 
 // StateError names a path of the state directory. A full disk becomes an [ErrNoSpace].

@@ -298,46 +298,50 @@ func TestStateFolderThatCannotBeMade(t *testing.T) {
 	require.Equal(t, "state directory", broken.Field)
 }
 
-// TestRecordsOfAnEarlierVersion: records that version 0e85b1f wrote are listed and read,
-// and tell what a dead controller left.
-func TestRecordsOfAnEarlierVersion(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/earlier")))
-	s, err := record.Open(dir)
-	require.NoError(t, err)
+// TestStateDirectoryOfThisVersion: the state directory that sandbox.TestStateDirectory wrote is read
+// on any machine.
+func TestStateDirectoryOfThisVersion(t *testing.T) {
+	s := recordtest.OpenCopy(t, "testdata/state")
 	records, err := s.List()
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"finished", "lost"}, ids(records))
+	states := map[string]record.State{}
+	for _, r := range records {
+		states[r.ID] = r.State
+		require.Equal(t, "run-"+r.ID, r.Spec.Job.Name)
+		require.Equal(t, "/srv/example/train.py", r.Spec.Job.Script)
+	}
+	require.Equal(t, map[string]record.State{
+		"finished": record.Finished, "failed": record.Finished, "timed_out": record.Finished, "running": record.Running, "lost": record.Lost,
+	}, states)
 
 	finished, err := s.Get("finished")
 	require.NoError(t, err)
-	require.Equal(t, record.Finished, finished.State)
-	require.Equal(t, result.StatusExited, finished.Result.Status)
-	require.InDelta(t, 0.5, *finished.Result.Score, 0)
-	require.Equal(t, "/srv/example/train.py", finished.Spec.Job.Script)
-
-	lost, err := s.Get("lost")
+	require.InDelta(t, 0.75, *finished.Result.Score, 0)
+	require.Len(t, finished.Result.Outputs, 2)
+	timedOut, err := s.Get("timed_out")
 	require.NoError(t, err)
-	require.Equal(t, record.Lost, lost.State)
-	require.Equal(t, "evalbox-lost", lost.Spec.Job.ContainerName())
+	require.Equal(t, result.StatusTimedOut, timedOut.Result.Status)
 	journal, err := s.Journal("lost")
 	require.NoError(t, err)
-	require.Equal(t, record.Ownership{Path: "/srv/example/out", Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}, journal.Final)
+	require.Equal(t, "evalbox-lost", journal.Container)
+	require.True(t, journal.Final.Granted)
+	require.Equal(t, "/srv/example/out", journal.Final.Path)
+	orphans, err := s.Orphans()
+	require.NoError(t, err)
+	require.Equal(t, []string{"lost"}, orphans)
 	require.NoError(t, s.Remove("finished"))
+	require.ErrorIs(t, s.Remove("running"), record.ErrRunning)
 }
 
 // TestListBrief: the brief list is the whole one, without what it says that it leaves out,
 // and names the same damage.
 func TestListBrief(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/earlier")))
-	s, err := record.Open(dir)
-	require.NoError(t, err)
+	s := recordtest.OpenCopy(t, "testdata/state")
 	whole, err := s.List()
 	require.NoError(t, err)
 	brief, err := s.ListBrief()
 	require.NoError(t, err)
-	require.Len(t, brief, 2)
+	require.Len(t, brief, 5)
 	for i, r := range brief {
 		w := whole[i]
 		require.Equal(t, []any{w.ID, w.Dir, w.State, w.Created, w.Spec.Schema}, []any{r.ID, r.Dir, r.State, r.Created, r.Spec.Schema})
@@ -354,13 +358,14 @@ func TestListBrief(t *testing.T) {
 		require.Empty(t, b.Outputs)
 	}
 	for name, damage := range map[string]string{record.ResultFile: "not json", record.SpecFile: "[]", record.JournalFile: "{"} {
-		path := filepath.Join(dir, "runs", "finished", name)
+		path := filepath.Join(s.RecordDir("finished"), name)
 		before, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, []byte(damage), 0o600))
 		records, err := s.ListBrief()
 		require.ErrorContains(t, err, "record finished:", name)
-		require.Equal(t, []string{"lost"}, ids(records))
+		require.Len(t, records, 4)
+		require.NotContains(t, ids(records), "finished")
 		require.NoError(t, os.WriteFile(path, before, 0o600))
 	}
 }
@@ -370,7 +375,7 @@ func BenchmarkListBrief(b *testing.B) {
 	s := recordtest.Open(b)
 	files := map[string][]byte{}
 	for _, name := range []string{record.JournalFile, record.SpecFile, record.ResultFile} {
-		text, err := os.ReadFile(filepath.Join("testdata/earlier/runs/finished", name))
+		text, err := os.ReadFile(filepath.Join("testdata/state/runs/finished", name))
 		require.NoError(b, err)
 		files[name] = []byte(strings.Replace(string(text), `"stdout": "`, `"stdout": "`+strings.Repeat(`a line of output\n`, 200), 1))
 	}

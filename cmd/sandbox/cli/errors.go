@@ -243,8 +243,16 @@ func (a *App) hint(err error) string {
 	var knows hinter
 	var field *policy.FieldError
 	var path *sandbox.PathError
+	var version *record.VersionError
 	if errors.As(err, &knows) {
 		return knows.Hint()
+	}
+	if errors.As(err, &version) {
+		remove := "rm -rf"
+		for _, path := range version.Records {
+			remove += " " + text.ShellWord(path)
+		}
+		return "once its runs have ended, delete its records with: " + remove + "; then remove their containers with: sandbox gc; or choose another with --state-dir"
 	}
 	for _, class := range classHints {
 		if errors.Is(err, class.err) {

@@ -311,7 +311,7 @@ func describe(release string, build *debug.BuildInfo) versionReport {
 	v := versionReport{
 		Schema: "evalbox/version/v1", Version: release, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Schemas: []string{
-			result.SchemaV1, spec.SchemaV1, record.JournalSchema, metrics.SchemaV1, lock.SchemaV1, trial.ResultSchemaV1,
+			result.SchemaV1, spec.SchemaV1, record.StateSchema, record.JournalSchema, metrics.SchemaV1, lock.SchemaV1, trial.ResultSchemaV1,
 			evaluate.ResultSchemaV1, sweep.SchemaV1, evidence.VerdictV1,
 		},
 	}

@@ -28,6 +28,16 @@ func Open(t testing.TB) *record.Store {
 	return store
 }
 
+// OpenCopy opens a copy of a state directory.
+func OpenCopy(t testing.TB, from string) *record.Store {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "state")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(from)))
+	store, err := record.Open(dir)
+	require.NoError(t, err)
+	return store
+}
+
 // DeadOwner is a process of this boot that has ended: no process has its start time.
 func DeadOwner() owner.Owner {
 	o := owner.This()
