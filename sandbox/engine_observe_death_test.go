@@ -16,6 +16,7 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -62,9 +63,7 @@ func beObservingOwner(state string) error {
 func TestEngineObserveOwnerThatDies(t *testing.T) {
 	api := testAPI(t)
 	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
-	require.NoError(t, err)
-	defer r.Close()
+	r := runnertest.New(t, sandbox.WithStateDir(state))
 	t.Setenv(ownerImage, imageID(t, r))
 	owner := startOwner(t, state, "", ownerObserves)
 	id := "evalbox-" + orphan(ownerObserves)

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
@@ -253,7 +254,7 @@ func engineOverSSH(t *testing.T) (*sshServer, engine.Engine) {
 // A whole run over ssh, with stdin, in few connections.
 func TestEngineRunOverSSH(t *testing.T) {
 	s, engine := engineOverSSH(t)
-	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(t.TempDir()))
+	r, err := sandbox.New(sandbox.WithEngine(engine), sandbox.WithCatalog(runnertest.Catalog(t)), sandbox.WithStateDir(t.TempDir()))
 	require.NoError(t, err)
 	res, err := r.Run(t.Context(), sandbox.Request{
 		Command: []string{"sh", "-c", "cat; echo kept >final/kept"},

@@ -24,13 +24,12 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -38,14 +37,6 @@ import (
 
 // These tests run on the real engine with the debian image. Without either they
 // fail and say what to do: `make test` makes both.
-
-// testEngine is the real engine, which its runner closes.
-func testEngine(t *testing.T) engine.Engine {
-	t.Helper()
-	e, err := docker.FromEnv()
-	require.NoError(t, err)
-	return e
-}
 
 func testAPI(t *testing.T) *client.Client {
 	t.Helper()
@@ -64,27 +55,13 @@ func newAPI(t *testing.T) *client.Client {
 	return api.Client
 }
 
-func testCatalog(t *testing.T) images.Catalog {
-	t.Helper()
-	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
-	require.NoError(t, err)
-	return catalog
-}
-
 // newRunner is a runner on the real engine with its own state directory. At the end
-// of the test nothing of its runs may be left on the engine.
+// of the test nothing of its runs may be left on the engine, volumes included.
 func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	t.Helper()
-	state := filepath.Join(t.TempDir(), "state")
-	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, r.Close())
-		api := newAPI(t)
-		requireNothingLeft(t, api, spec.LabelState+"="+state)
-		require.NoError(t, api.Close())
-	})
-	return r
+	api, state := testAPI(t), filepath.Join(t.TempDir(), "state")
+	t.Cleanup(func() { requireNothingLeft(t, api, spec.LabelState+"="+state) })
+	return runnertest.Open(t, runnertest.Docker, state, opts...)
 }
 
 // requireNothingLeft waits until an engine has nothing with a label any more: the removal
@@ -586,9 +563,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			id := orphan(way)
 			owner := startOwner(t, state, final, way)
 
-			r, err := sandbox.New(sandbox.WithEngine(testEngine(t)), sandbox.WithCatalog(testCatalog(t)), sandbox.WithStateDir(state))
-			require.NoError(t, err)
-			defer r.Close()
+			r := runnertest.New(t, sandbox.WithStateDir(state))
 			report, err := r.GC(t.Context(), sandbox.GCOptions{})
 			require.NoError(t, err)
 			require.Empty(t, ofRun(report.Removed, id), "a living owner's container was taken")

@@ -17,14 +17,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/configs"
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/sandbox"
 	containers "github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/probe"
-	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // secret is in the environment of the controller, under the names that programs look for.
@@ -95,18 +93,7 @@ func engineName() (string, error) {
 // its containers is left.
 func newRunner(t *testing.T, opts ...sandbox.Option) *sandbox.Runner {
 	t.Helper()
-	e, err := connect()
-	require.NoError(t, err)
-	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
-	require.NoError(t, err)
-	state := filepath.Join(tempDir(t), "state")
-	r, err := sandbox.New(append([]sandbox.Option{sandbox.WithEngine(e), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, r.Close())
-		requireNoContainer(t, state)
-	})
-	return r
+	return runnertest.Open(t, connect, filepath.Join(tempDir(t), "state"), opts...)
 }
 
 // tempDir is a directory that every user may enter, so that programs of other users can
@@ -118,18 +105,6 @@ func tempDir(t *testing.T) string {
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
-}
-
-// requireNoContainer waits until the engine has removed all containers of a state directory.
-func requireNoContainer(t *testing.T, state string) {
-	t.Helper()
-	e, err := connect()
-	require.NoError(t, err)
-	defer e.Close()
-	require.Eventually(t, func() bool {
-		all, err := e.List(context.Background())
-		return err == nil && !slices.ContainsFunc(all, func(c containers.Found) bool { return c.Labels[spec.LabelState] == state })
-	}, 30*time.Second, 50*time.Millisecond, "containers are left")
 }
 
 // place is where the probes of a test run.

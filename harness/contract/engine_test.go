@@ -3,7 +3,6 @@
 package contract_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,13 +19,11 @@ import (
 	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/harness/contract/registry"
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/internal/schematest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run on the real engine with the debian image. Without either they fail
@@ -40,30 +37,16 @@ const examples = "../../examples/contracts"
 // the engine.
 func newHarness(t *testing.T, more ...sandbox.Option) *contract.Harness {
 	t.Helper()
-	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
-	require.NoError(t, err)
-	dir := t.TempDir()
-	state := filepath.Join(dir, "state")
 	registries, err := policy.LoadRegistries(configs.Registries(), "configs/registries.yaml")
 	require.NoError(t, err)
-	daemon, err := docker.FromEnv()
-	require.NoError(t, err)
-	runner, err := sandbox.New(append(more, sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state),
+	runner := runnertest.New(t, append(more,
 		sandbox.WithPolicy(policy.Policy{AllowEgress: policy.Open, AllowPrivateEgress: true, Registries: registries}))...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		containers, err := runner.Containers(context.Background())
-		require.NoError(t, err)
-		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[spec.LabelState], "container %s is left behind", c.Name)
-		}
-		require.NoError(t, runner.Close())
-	})
+	state := runner.Store().Dir()
 	tools, err := registry.Parse(configs.Tools(), "tools.yaml")
 	require.NoError(t, err)
 	profiles, err := policy.ParseProfiles(configs.Profiles(), "profiles.yaml")
 	require.NoError(t, err)
-	work := filepath.Join(dir, "contracts")
+	work := filepath.Join(t.TempDir(), "contracts")
 	require.NoError(t, os.CopyFS(filepath.Join(work, "deps"), os.DirFS(filepath.Join(examples, "deps"))))
 	require.NoError(t, os.CopyFS(filepath.Join(work, "project"), os.DirFS(filepath.Join(examples, "project"))))
 	h, err := contract.New(runner, contract.Options{

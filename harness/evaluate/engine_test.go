@@ -14,43 +14,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/harness/trial"
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run on the real engine with the debian image. Without either they
 // fail and say what to do: `make test` makes both.
-
-// newRunner is a runner on the real engine with its own state directory. At the end of
-// the test nothing of its runs may be left on the engine.
-func newRunner(t *testing.T, more ...sandbox.Option) *sandbox.Runner {
-	t.Helper()
-	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
-	require.NoError(t, err)
-	state := filepath.Join(t.TempDir(), "state")
-	daemon, err := docker.FromEnv()
-	require.NoError(t, err)
-	r, err := sandbox.New(append(more, sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		containers, err := r.Containers(context.Background())
-		require.NoError(t, err)
-		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[spec.LabelState], "container %s is left behind", c.Name)
-		}
-		require.NoError(t, r.Close())
-	})
-	return r
-}
 
 var small = policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}
 
@@ -73,7 +49,7 @@ func TestEngineExampleLeaderboard(t *testing.T) {
 	grader := &evaluate.Grader{
 		Script: filepath.Join(example, "grader.py"), Answers: filepath.Join(example, "answers"), Limits: small, TempDir: t.TempDir(),
 	}
-	e, err := evaluate.New(newRunner(t), evaluate.Options{
+	e, err := evaluate.New(runnertest.New(t), evaluate.Options{
 		Request:    sandbox.Request{Limits: small},
 		Submission: &submission.Rule{Sample: filepath.Join(example, "input", "sample_submission.csv")},
 		Grader:     grader,
@@ -131,7 +107,7 @@ func newTask(t *testing.T) evaluate.TaskDescription {
 // second one is a repair. No container is prepared for nobody.
 func TestEngineRunsOfOneClass(t *testing.T) {
 	t.Parallel()
-	r := newRunner(t, sandbox.WithPool(sandbox.Pool{Size: 2}))
+	r := runnertest.New(t, sandbox.WithPool(sandbox.Pool{Size: 2}))
 	e, err := evaluate.New(r, evaluate.Options{Request: sandbox.Request{Limits: small}})
 	require.NoError(t, err)
 	waited := func(taken int, id string, want bool) {
@@ -179,7 +155,7 @@ func TestEngineRunsOfOneClass(t *testing.T) {
 func TestEngineRetry(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	e, err := evaluate.New(newRunner(t), evaluate.Options{
+	e, err := evaluate.New(runnertest.New(t), evaluate.Options{
 		Request: sandbox.Request{Limits: small}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
@@ -216,7 +192,7 @@ func TestEngineRetry(t *testing.T) {
 // nothing of what it had started.
 func TestEngineExecuteScript(t *testing.T) {
 	t.Parallel()
-	runner := newRunner(t)
+	runner := runnertest.New(t)
 	e, err := evaluate.New(runner, evaluate.Options{Request: sandbox.Request{Limits: small}})
 	require.NoError(t, err)
 	base, err := evaluate.SetupWorkingDirectory(newTask(t).DataDir)
@@ -244,7 +220,7 @@ func TestEngineExecuteScript(t *testing.T) {
 // in what ExecuteScript returns (EX-011, EX-038).
 func TestEngineExecuteScriptKeepsAllOutput(t *testing.T) {
 	t.Parallel()
-	e, err := evaluate.New(newRunner(t), evaluate.Options{Request: sandbox.Request{Limits: small}})
+	e, err := evaluate.New(runnertest.New(t), evaluate.Options{Request: sandbox.Request{Limits: small}})
 	require.NoError(t, err)
 	base, err := evaluate.SetupWorkingDirectory(newTask(t).DataDir)
 	require.NoError(t, err)
@@ -265,7 +241,7 @@ func TestEngineExecuteScriptKeepsAllOutput(t *testing.T) {
 // seconds of our own, the best of them at least (EX-035).
 func TestEngineRunsShareNothing(t *testing.T) {
 	t.Parallel()
-	runner := newRunner(t)
+	runner := runnertest.New(t)
 	e, err := evaluate.New(runner, evaluate.Options{Request: sandbox.Request{Limits: small}})
 	require.NoError(t, err)
 	task := newTask(t)
@@ -300,7 +276,7 @@ print(written >= 4)
 // TestEngineGradingIsMadeUpFor from the record of a real run.
 func TestEngineGradingIsMadeUpFor(t *testing.T) {
 	t.Parallel()
-	runner, dir := newRunner(t), t.TempDir()
+	runner, dir := runnertest.New(t), t.TempDir()
 	grader := evaluate.Grader{Script: filepath.Join(dir, "grader.py"), Answers: t.TempDir(), Limits: small, TempDir: t.TempDir()}
 	require.NoError(t, os.WriteFile(grader.Script, []byte("print('Final Validation Performance:', open('input/submission/out').read())\n"), 0o600))
 	impossible := grader
@@ -336,7 +312,7 @@ func TestEngineGradingIsMadeUpFor(t *testing.T) {
 // TestEngineCache runs a script once, and finds its evaluation the second time.
 func TestEngineCache(t *testing.T) {
 	t.Parallel()
-	runner, cache := newRunner(t), filepath.Join(t.TempDir(), "cache")
+	runner, cache := runnertest.New(t), filepath.Join(t.TempDir(), "cache")
 	e, err := evaluate.New(runner, evaluate.Options{
 		Request: sandbox.Request{Limits: small}, Cache: cache,
 	})

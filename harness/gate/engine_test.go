@@ -3,54 +3,34 @@
 package gate_test
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gogit "github.com/go-git/go-git/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/spec"
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/sandbox"
-	boxengine "github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run gates on the real engine with the debian image. Without either they
 // fail and say what to do: `make test` makes both.
 
-// engine is a runner with its own state directory. At the end of the test nothing of its
-// runs may be left, neither on the engine nor in the store.
+// engine is a runner whose store is empty at the end of the test.
 func engine(t *testing.T) *sandbox.Runner {
 	t.Helper()
-	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
-	require.NoError(t, err)
-	state := filepath.Join(t.TempDir(), "state")
-	daemon, err := docker.FromEnv()
-	require.NoError(t, err)
-	r, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
-	require.NoError(t, err)
+	r := runnertest.New(t)
 	t.Cleanup(func() {
-		// A removal that the engine was asked for takes it a moment.
-		require.Eventually(t, func() bool {
-			containers, err := r.Containers(context.Background())
-			return err == nil && !slices.ContainsFunc(containers, func(c boxengine.Found) bool { return c.Labels[sandboxspec.LabelState] == state })
-		}, time.Minute, 20*time.Millisecond, "a container is left behind")
 		records, err := r.Store().List()
 		require.NoError(t, err)
 		require.Empty(t, records)
-		require.NoError(t, r.Close())
 	})
 	return r
 }

@@ -3,7 +3,6 @@
 package invoke_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -15,39 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/harness/invoke"
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run the test tool on the real engine with the debian image. Without either
 // they fail and say what to do: `make test` makes both.
-
-// newSandbox is a sandbox with its own state directory. At the end of the test nothing of
-// its runs may be left on the engine.
-func newSandbox(t *testing.T) sandbox.Box {
-	t.Helper()
-	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
-	require.NoError(t, err)
-	state := filepath.Join(t.TempDir(), "state")
-	daemon, err := docker.FromEnv()
-	require.NoError(t, err)
-	r, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		containers, err := r.Containers(context.Background())
-		require.NoError(t, err)
-		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[spec.LabelState], "container %s is left behind", c.Name)
-		}
-		require.NoError(t, r.Close())
-	})
-	return r
-}
 
 // invocation has a configuration with these flags and an empty output directory.
 func invocation(t *testing.T, flags ...string) invoke.Invocation {
@@ -83,7 +57,7 @@ func TestEngineSuccess(t *testing.T) {
 	// Only that the mount is read-only keeps the tool from writing there.
 	require.NoError(t, os.Chmod(inv.Config, 0o666))
 	config, tool := hashes(t, filepath.Dir(inv.Config)), hashes(t, "testdata")
-	res, err := newTool(t, newSandbox(t), invoke.Options{}).Run(t.Context(), inv)
+	res, err := newTool(t, runnertest.New(t), invoke.Options{}).Run(t.Context(), inv)
 	require.NoError(t, err)
 	left := hashes(t, inv.OutputDir)
 	require.Equal(t, "stdin ''\nrefused OSError\nrefused OSError\nfake tool: completed\n"+
@@ -105,7 +79,7 @@ func TestEngineSuccess(t *testing.T) {
 	// The same again, elsewhere: the same artifacts and the same result.
 	again := invocation(t, "metadata", "plot", "escape", "stdin")
 	again.Seed, again.Adapter = &seed, &adapter
-	second, err := newTool(t, newSandbox(t), invoke.Options{}).Run(t.Context(), again)
+	second, err := newTool(t, runnertest.New(t), invoke.Options{}).Run(t.Context(), again)
 	require.NoError(t, err)
 	require.Equal(t, report, second.Verification)
 	require.Equal(t, lasting(t, res, inv), lasting(t, second, again))
@@ -149,7 +123,7 @@ func hashes(t *testing.T, dir string) map[string]string {
 // TestEngineStale: a file from before is not of the run, also if the tool writes it again.
 func TestEngineStale(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t)
+	s := runnertest.New(t)
 	inv := invocation(t, "list_kept", "rewrite_kept")
 	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "kept.txt"), []byte("kept"), 0o666))
 	res, err := newTool(t, s, invoke.Options{}).Run(t.Context(), inv)
@@ -168,7 +142,7 @@ func TestEngineStale(t *testing.T) {
 // TestEngineFailures: every way in which the tool can misbehave.
 func TestEngineFailures(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t)
+	s := runnertest.New(t)
 	for flag, want := range map[string]struct {
 		reason invoke.Reason
 		text   string
@@ -210,7 +184,7 @@ func TestEngineFailures(t *testing.T) {
 // TestEngineTimeLimit: a tool that is too slow, with a child that shrugs SIGTERM off.
 func TestEngineTimeLimit(t *testing.T) {
 	t.Parallel()
-	res, err := newTool(t, newSandbox(t), invoke.Options{Timeout: 5 * time.Second}).Run(t.Context(), invocation(t, "survivor", "timeout"))
+	res, err := newTool(t, runnertest.New(t), invoke.Options{Timeout: 5 * time.Second}).Run(t.Context(), invocation(t, "survivor", "timeout"))
 	require.NoError(t, err)
 	var late *invoke.TimeoutError
 	require.ErrorAs(t, res.Err(), &late)
@@ -223,7 +197,7 @@ func TestEngineTimeLimit(t *testing.T) {
 // TestEngineOutput: 300 MB are cut, and bytes that are no text are replaced.
 func TestEngineOutput(t *testing.T) {
 	t.Parallel()
-	res, err := newTool(t, newSandbox(t), invoke.Options{}).Run(t.Context(), invocation(t, "flood", "not_utf8"))
+	res, err := newTool(t, runnertest.New(t), invoke.Options{}).Run(t.Context(), invocation(t, "flood", "not_utf8"))
 	require.NoError(t, err)
 	require.True(t, res.StdoutTruncated)
 	require.Greater(t, res.StdoutBytes, int64(300<<20))
@@ -235,7 +209,7 @@ func TestEngineOutput(t *testing.T) {
 // not exist is not started.
 func TestEngineRefuses(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t)
+	s := runnertest.New(t)
 	inv := invocation(t, "list_kept")
 	require.NoError(t, os.WriteFile(filepath.Join(inv.OutputDir, "kept.txt"), []byte("kept"), 0o644))
 	res, err := newTool(t, s, invoke.Options{}).Run(t.Context(), inv)

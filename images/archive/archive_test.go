@@ -17,14 +17,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/imagestest"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/store"
 )
 
+type member = imagestest.Member
+
+var idOf, hexOf = imagestest.IDOf, imagestest.HexOf
+
 // exported is an archive of the image "small", and the lock it came from.
 func exported(t *testing.T, packages ...string) (archive []byte, held lock.Lock) {
 	t.Helper()
-	h, cat, _ := smallHost(t, packages...)
+	h, cat, _ := imagestest.Small(t, packages...)
 	e, err := lock.Pin(t.Context(), store.Docker{APIClient: h}, cat, "small")
 	require.NoError(t, err)
 	held = lock.Lock{Source: "images.lock"}.With(e)
@@ -34,13 +39,13 @@ func exported(t *testing.T, packages ...string) (archive []byte, held lock.Lock)
 }
 
 // emptyHost has no image.
-func emptyHost(t *testing.T) (h *fakeHost, cat images.Catalog, lockPath string) {
+func emptyHost(t *testing.T) (h *imagestest.Engine, cat images.Catalog, lockPath string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	return newHost(t), testCatalog(t), filepath.Join(t.TempDir(), "images.lock")
+	return imagestest.New(t), imagestest.Catalog(t), filepath.Join(t.TempDir(), "images.lock")
 }
 
-func importBytes(t *testing.T, h *fakeHost, cat images.Catalog, lockPath string, archive []byte) (lock.Change, error) {
+func importBytes(t *testing.T, h *imagestest.Engine, cat images.Catalog, lockPath string, archive []byte) (lock.Change, error) {
 	t.Helper()
 	return Import(t.Context(), h, cat, lockPath, bytes.NewReader(archive), "a.tar")
 }
@@ -52,7 +57,7 @@ func TestExportImport(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, change.Changed)
 	small, _ := cat.Lookup("small")
-	assert.Equal(t, map[string]string{small.Tag(): idOf("small")}, h.tags)
+	assert.Equal(t, map[string]string{small.Tag(): idOf("small")}, h.Tags)
 	got, err := lock.Read(path)
 	require.NoError(t, err)
 	want, _ := held.Lookup("small")
@@ -66,11 +71,11 @@ func TestExportImport(t *testing.T) {
 }
 
 func TestExportRefuses(t *testing.T) {
-	h, cat, small := smallHost(t, "a 1")
+	h, cat, small := imagestest.Small(t, "a 1")
 	e, err := lock.Pin(t.Context(), store.Docker{APIClient: h}, cat, "small")
 	require.NoError(t, err)
 	require.ErrorContains(t, Export(t.Context(), h, cat, lock.Lock{Source: "images.lock"}, "small", io.Discard), "has no entry")
-	h.put(small.Tag(), idOf("other"), imageOf(t, "a 2"))
+	h.Put(small.Tag(), idOf("other"), imagestest.ImageOf(t, "a 2"))
 	require.ErrorIs(t, Export(t.Context(), h, cat, lock.Lock{}.With(e), "small", io.Discard), lock.ErrUnlocked)
 	require.ErrorIs(t, Export(t.Context(), h, cat, lock.Lock{}.With(e), "big-one", io.Discard), images.ErrNotFound)
 }
@@ -83,21 +88,21 @@ func repacked(t *testing.T, archive []byte, change func([]member) []member) []by
 	for {
 		header, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return tarball(t, change(members)...)
+			return imagestest.Tar(t, change(members)...)
 		}
 		require.NoError(t, err)
 		body, err := io.ReadAll(in)
 		require.NoError(t, err)
-		members = append(members, member{header.Name, string(body), header.Linkname, header.Typeflag})
+		members = append(members, member{Name: header.Name, Body: string(body), Link: header.Linkname, Kind: header.Typeflag})
 	}
 }
 
 // renamed is an archive that says that it holds an image of another name.
 func renamed(t *testing.T, archive []byte, name string) []byte {
 	t.Helper()
-	small, _ := testCatalog(t).Lookup("small")
+	small, _ := imagestest.Catalog(t).Lookup("small")
 	return repacked(t, archive, func(all []member) []member {
-		all[0].body = strings.Replace(strings.Replace(all[0].body, "  small:", "  "+name+":", 1), small.Tag(), name, 1)
+		all[0].Body = strings.Replace(strings.Replace(all[0].Body, "  small:", "  "+name+":", 1), small.Tag(), name, 1)
 		return all
 	})
 }
@@ -110,8 +115,8 @@ func TestImportRefusesArchives(t *testing.T) {
 	edit := func(name, old, text string) func([]member) []member {
 		return func(all []member) []member {
 			for i := range all {
-				if all[i].name == name {
-					all[i].body = strings.ReplaceAll(all[i].body, old, text)
+				if all[i].Name == name {
+					all[i].Body = strings.ReplaceAll(all[i].Body, old, text)
 				}
 			}
 			return all
@@ -141,7 +146,7 @@ func TestImportRefusesArchives(t *testing.T) {
 		"a broken lock":          {repacked(t, good, edit(lockMember, "images:", "imagse:")), `unknown key "imagse"`},
 		"many members": {repacked(t, good, func(all []member) []member {
 			for n := range maxMembers {
-				all = append(all, member{name: "blobs/sha256/" + hexOf(fmt.Sprint(n))})
+				all = append(all, member{Name: "blobs/sha256/" + hexOf(fmt.Sprint(n))})
 			}
 			return all
 		}), "has more than"},
@@ -159,13 +164,13 @@ func TestImportRefusesArchives(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, cat, path := emptyHost(t)
-			h.put("mine:1", idOf("mine"), imageOf(t))
+			h.Put("mine:1", idOf("mine"), imagestest.ImageOf(t))
 			_, err := importBytes(t, h, cat, path, c.archive)
 			require.ErrorContains(t, err, "archive a.tar: ")
 			require.ErrorContains(t, err, c.want)
-			require.NotEmpty(t, hintOf(t, err))
-			assert.Equal(t, map[string]string{"mine:1": idOf("mine")}, h.tags)
-			assert.Len(t, h.images, 1)
+			require.NotEmpty(t, imagestest.HintOf(t, err))
+			assert.Equal(t, map[string]string{"mine:1": idOf("mine")}, h.Tags)
+			assert.Len(t, h.Images, 1)
 			assert.NoFileExists(t, path)
 		})
 	}
@@ -176,28 +181,28 @@ func TestImportRefusesMembers(t *testing.T) {
 	good, _ := exported(t, "a 1")
 	x, y := hexOf("x"), hexOf("y")
 	for name, added := range map[string][]member{
-		"a way out":                     {{name: "../../etc/passwd"}},
-		"an absolute name":              {{name: "/etc/passwd"}},
-		"a detour":                      {{name: "./manifest.json"}},
-		"a name with a newline":         {{name: "blobs/sha256/" + x + "\n"}},
-		"a long name":                   {{name: strings.Repeat("x", 5000)}},
-		"upper case":                    {{name: strings.ToUpper(x) + ".json"}},
-		"another file":                  {{name: x + "/manifest.json"}},
-		"a directory as a file":         {{name: x}},
-		"a file as a directory":         {{name: "manifest.json/", kind: tar.TypeDir}},
-		"a second lock":                 {{name: lockMember}},
-		"a member twice":                {{name: x + ".json"}, {name: x + ".json"}},
-		"a directory by a link":         {{name: "zz", kind: tar.TypeSymlink, link: "."}, {name: "zz/manifest.json"}},
-		"a layer's directory by a link": {{name: x, kind: tar.TypeSymlink, link: "."}, {name: x + "/json"}},
-		"blobs by a link":               {{name: "blobs", kind: tar.TypeSymlink, link: "."}},
-		"a link as a blob":              {{name: "blobs/sha256/" + x, kind: tar.TypeSymlink, link: "../../" + y}},
-		"a layer to elsewhere":          {{name: x + "/layer.tar", kind: tar.TypeSymlink, link: "../manifest.json"}},
-		"a layer to outside":            {{name: x + "/layer.tar", kind: tar.TypeSymlink, link: "../../" + y + "/layer.tar"}},
+		"a way out":                     {{Name: "../../etc/passwd"}},
+		"an absolute name":              {{Name: "/etc/passwd"}},
+		"a detour":                      {{Name: "./manifest.json"}},
+		"a name with a newline":         {{Name: "blobs/sha256/" + x + "\n"}},
+		"a long name":                   {{Name: strings.Repeat("x", 5000)}},
+		"upper case":                    {{Name: strings.ToUpper(x) + ".json"}},
+		"another file":                  {{Name: x + "/manifest.json"}},
+		"a directory as a file":         {{Name: x}},
+		"a file as a directory":         {{Name: "manifest.json/", Kind: tar.TypeDir}},
+		"a second lock":                 {{Name: lockMember}},
+		"a member twice":                {{Name: x + ".json"}, {Name: x + ".json"}},
+		"a directory by a link":         {{Name: "zz", Kind: tar.TypeSymlink, Link: "."}, {Name: "zz/manifest.json"}},
+		"a layer's directory by a link": {{Name: x, Kind: tar.TypeSymlink, Link: "."}, {Name: x + "/json"}},
+		"blobs by a link":               {{Name: "blobs", Kind: tar.TypeSymlink, Link: "."}},
+		"a link as a blob":              {{Name: "blobs/sha256/" + x, Kind: tar.TypeSymlink, Link: "../../" + y}},
+		"a layer to elsewhere":          {{Name: x + "/layer.tar", Kind: tar.TypeSymlink, Link: "../manifest.json"}},
+		"a layer to outside":            {{Name: x + "/layer.tar", Kind: tar.TypeSymlink, Link: "../../" + y + "/layer.tar"}},
 		"a layer over a link": {
-			{name: x + "/layer.tar", kind: tar.TypeSymlink, link: "../" + y + "/layer.tar"}, {name: x + "/layer.tar"},
+			{Name: x + "/layer.tar", Kind: tar.TypeSymlink, Link: "../" + y + "/layer.tar"}, {Name: x + "/layer.tar"},
 		},
-		"a hard link": {{name: x + "/layer.tar", kind: tar.TypeLink, link: "../" + y + "/layer.tar"}},
-		"a device":    {{name: x + "/layer.tar", kind: tar.TypeChar}},
+		"a hard link": {{Name: x + "/layer.tar", Kind: tar.TypeLink, Link: "../" + y + "/layer.tar"}},
+		"a device":    {{Name: x + "/layer.tar", Kind: tar.TypeChar}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, cat, path := emptyHost(t)
@@ -205,7 +210,7 @@ func TestImportRefusesMembers(t *testing.T) {
 			require.ErrorContains(t, err, "archive ")
 			assert.Regexp(t, "has two members|does not belong to a saved image", err.Error())
 			assert.Less(t, len(err.Error()), 500)
-			assert.Empty(t, h.images)
+			assert.Empty(t, h.Images)
 			assert.NoFileExists(t, path)
 		})
 	}
@@ -214,10 +219,10 @@ func TestImportRefusesMembers(t *testing.T) {
 // A layer that an image has twice is a link in the second place.
 func TestImportTakesRepeatedLayers(t *testing.T) {
 	good, _ := exported(t, "a 1")
-	link := member{name: hexOf("x") + "/layer.tar", kind: tar.TypeSymlink, link: "../" + hexOf("y") + "/layer.tar"}
+	link := member{Name: hexOf("x") + "/layer.tar", Kind: tar.TypeSymlink, Link: "../" + hexOf("y") + "/layer.tar"}
 	h, cat, path := emptyHost(t)
 	_, err := importBytes(t, h, cat, path, repacked(t, good, func(all []member) []member {
-		return append(all, member{name: hexOf("x") + "/", kind: tar.TypeDir}, link)
+		return append(all, member{Name: hexOf("x") + "/", Kind: tar.TypeDir}, link)
 	}))
 	require.NoError(t, err)
 }
@@ -227,11 +232,11 @@ func TestImportTakesNoNames(t *testing.T) {
 	good, _ := exported(t, "a 1")
 	hostile := repacked(t, good, func(all []member) []member {
 		for i := range all {
-			if all[i].name == "manifest.json" {
-				all[i].body = strings.Replace(all[i].body, "RepoTags", `repotags": ["mine:1"], "RepoTags`, 1)
+			if all[i].Name == "manifest.json" {
+				all[i].Body = strings.Replace(all[i].Body, "RepoTags", `repotags": ["mine:1"], "RepoTags`, 1)
 			}
 		}
-		return append(all, member{name: "index.json", body: "{}"}, member{name: "oci-layout", body: "{}"})
+		return append(all, member{Name: "index.json", Body: "{}"}, member{Name: "oci-layout", Body: "{}"})
 	})
 	var passed bytes.Buffer
 	in, _, err := openArchive(bytes.NewReader(hostile), "x")
@@ -247,21 +252,13 @@ func TestImportTakesNoNames(t *testing.T) {
 func TestExportRefusesADigest(t *testing.T) {
 	h, _, _ := emptyHost(t)
 	ref := "tools@sha256:" + hexOf("tools")
-	h.put(ref, idOf("x"), imageOf(t, "a 1"))
+	h.Put(ref, idOf("x"), imagestest.ImageOf(t, "a 1"))
 	e, err := lock.Pin(t.Context(), store.Docker{APIClient: h}, images.Catalog{}, ref)
 	require.NoError(t, err)
 	err = Export(t.Context(), h, images.Catalog{}, lock.Lock{}.With(e), ref, io.Discard)
 	require.ErrorContains(t, err, "cannot name it by a digest")
-	assert.Contains(t, hintOf(t, err), "docker tag "+ref+" NAME:TAG")
-	assert.NotContains(t, h.calls, "save")
-}
-
-// hintOf is what an error says to do about it.
-func hintOf(t *testing.T, err error) string {
-	t.Helper()
-	var knows interface{ Hint() string }
-	require.ErrorAs(t, err, &knows)
-	return knows.Hint()
+	assert.Contains(t, imagestest.HintOf(t, err), "docker tag "+ref+" NAME:TAG")
+	assert.NotContains(t, h.Calls, "save")
 }
 
 // An archive of another catalog is well made: what is missing is that catalog.
@@ -270,14 +267,14 @@ func TestImportHintsAtTheCatalog(t *testing.T) {
 	h, _, path := emptyHost(t)
 	_, err := importBytes(t, h, images.Catalog{Source: "mine.yaml"}, path, good)
 	require.ErrorContains(t, err, `image "small" is not in the catalog mine.yaml`)
-	assert.Equal(t, "name the catalog that it was exported with: --catalog FILE", hintOf(t, err))
+	assert.Equal(t, "name the catalog that it was exported with: --catalog FILE", imagestest.HintOf(t, err))
 }
 
 // An image that the lock, or the engine, knows otherwise is refused.
 func TestImportKeepsWhatIsKnown(t *testing.T) {
 	good, _ := exported(t, "a 1")
 	_, newer := exported(t, "a 2")
-	small, _ := testCatalog(t).Lookup("small")
+	small, _ := imagestest.Catalog(t).Lookup("small")
 
 	t.Run("another is locked", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
@@ -289,8 +286,8 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 		was := read(t, path)
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "holds "+idOf("newer"))
-		assert.Contains(t, hintOf(t, err), "--lock FILE")
-		assert.NotContains(t, h.calls, "load", "it is refused before it is loaded")
+		assert.Contains(t, imagestest.HintOf(t, err), "--lock FILE")
+		assert.NotContains(t, h.Calls, "load", "it is refused before it is loaded")
 		assert.Equal(t, was, read(t, path))
 	})
 	// The ID that an archive claims must not pass for the image that it holds.
@@ -304,8 +301,8 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 		claims := bytes.ReplaceAll(good, []byte("id: "+idOf("small")), []byte("id: "+idOf("newer")))
 		_, err := importBytes(t, h, cat, path, claims)
 		require.ErrorContains(t, err, "holds "+idOf("newer"))
-		assert.Contains(t, h.calls, "load")
-		assert.Empty(t, h.images)
+		assert.Contains(t, h.Calls, "load")
+		assert.Empty(t, h.Images)
 	})
 	t.Run("an ID that it claims is not locked", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
@@ -317,91 +314,91 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 	})
 	t.Run("the name is taken", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
-		h.put(small.Tag(), idOf("mine"), imageOf(t, "a 3"))
+		h.Put(small.Tag(), idOf("mine"), imagestest.ImageOf(t, "a 3"))
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "the engine has another image small ("+idOf("mine")+"), which is not locked")
-		assert.Equal(t, "keep the engine's with: sandbox image lock small; or take the name off it with: docker rmi "+small.Tag(), hintOf(t, err))
-		assert.Equal(t, idOf("mine"), h.tags[small.Tag()])
+		assert.Equal(t, "keep the engine's with: sandbox image lock small; or take the name off it with: docker rmi "+small.Tag(), imagestest.HintOf(t, err))
+		assert.Equal(t, idOf("mine"), h.Tags[small.Tag()])
 	})
 	t.Run("the name is taken, and the archive is the locked one", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
 		_, err := importBytes(t, h, cat, path, good)
 		require.NoError(t, err)
-		h.put(small.Tag(), idOf("mine"), imageOf(t, "a 3"))
+		h.Put(small.Tag(), idOf("mine"), imagestest.ImageOf(t, "a 3"))
 		_, err = importBytes(t, h, cat, path, good)
 		require.NoError(t, err)
-		assert.Equal(t, idOf("small"), h.tags[small.Tag()], "import brings the locked image back")
+		assert.Equal(t, idOf("small"), h.Tags[small.Tag()], "import brings the locked image back")
 	})
 	t.Run("what was there before stays", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
-		h.put("mine:1", idOf("small"), imageOf(t, "a 1"))
-		h.exportErr = errors.New("no export")
+		h.Put("mine:1", idOf("small"), imagestest.ImageOf(t, "a 1"))
+		h.Fail["export"] = errors.New("no export")
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "no export")
-		assert.Equal(t, map[string]string{"mine:1": idOf("small")}, h.tags)
+		assert.Equal(t, map[string]string{"mine:1": idOf("small")}, h.Tags)
 	})
 }
 
 func TestImportFails(t *testing.T) {
 	good, _ := exported(t, "a 1")
 	for name, c := range map[string]struct {
-		fail func(*fakeHost)
+		fail func(*imagestest.Engine)
 		want string
 	}{
-		"load":      {func(h *fakeHost) { h.loadErr = errors.New("disk full") }, "the engine does not take it: disk full"},
-		"in answer": {func(h *fakeHost) { h.loads = `{"errorDetail":{"message":"bad layer"}}` }, "bad layer"},
-		"two images": {func(h *fakeHost) {
-			h.loads = `{"stream":"Loaded image ID: ` + idOf("x") + `"}`
-			h.onLoad = func(string) { h.images[idOf("x")] = fakeImage{} }
+		"load":      {func(h *imagestest.Engine) { h.Fail["load"] = errors.New("disk full") }, "the engine does not take it: disk full"},
+		"in answer": {func(h *imagestest.Engine) { h.FailLate["load"] = errors.New("bad layer") }, "bad layer"},
+		"two images": {func(h *imagestest.Engine) {
+			h.Loaded = `{"stream":"Loaded image ID: ` + idOf("x") + `"}`
+			h.OnLoad = func(string) { h.Images[idOf("x")] = imagestest.Image{} }
 		}, "reports 2 images"},
-		"a name that moves": {func(h *fakeHost) {
-			h.loads = `{"stream":"Loaded image: mine:1\n"}`
-			h.onLoad = func(id string) { h.tags["mine:1"] = id }
+		"a name that moves": {func(h *imagestest.Engine) {
+			h.Loaded = `{"stream":"Loaded image: mine:1\n"}`
+			h.OnLoad = func(id string) { h.Tags["mine:1"] = id }
 		}, "the engine took names from it"},
-		"a new name": {func(h *fakeHost) {
-			h.loads = `{"stream":"Loaded image: new:1\nLoaded image: newer:1\n"}`
-			h.onLoad = func(id string) { h.tags["new:1"], h.tags["newer:1"] = id, id }
+		"a new name": {func(h *imagestest.Engine) {
+			h.Loaded = `{"stream":"Loaded image: new:1\nLoaded image: newer:1\n"}`
+			h.OnLoad = func(id string) { h.Tags["new:1"], h.Tags["newer:1"] = id, id }
 		}, "the engine took names from it"},
-		"reading": {func(h *fakeHost) { h.exportErr = errors.New("no export") }, "listing its packages: no export"},
+		"reading": {func(h *imagestest.Engine) { h.Fail["export"] = errors.New("no export") }, "listing its packages: no export"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, cat, path := emptyHost(t)
-			h.put("mine:1", idOf("mine"), imageOf(t))
+			h.Put("mine:1", idOf("mine"), imagestest.ImageOf(t))
 			c.fail(h)
 			_, err := importBytes(t, h, cat, path, good)
 			require.ErrorContains(t, err, c.want)
-			assert.Equal(t, map[string]string{"mine:1": idOf("mine")}, h.tags)
-			assert.Len(t, h.images, 1, "what was loaded is removed")
+			assert.Equal(t, map[string]string{"mine:1": idOf("mine")}, h.Tags)
+			assert.Len(t, h.Images, 1, "what was loaded is removed")
 			assert.NoFileExists(t, path)
 		})
 	}
 	t.Run("what others did meanwhile stays", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
-		h.put("", idOf("nameless"), imageOf(t))
-		h.loads = `{"errorDetail":{"message":"bad layer"}}`
-		h.onLoad = func(string) {
-			h.images[idOf("pulled")], h.tags["other:1"] = fakeImage{}, idOf("pulled")
-			h.images[idOf("built")] = fakeImage{Parent: idOf("pulled")}
-			h.images[idOf("used")] = fakeImage{}
-			h.containers["theirs"] = container.Summary{ID: "theirs", ImageID: idOf("used")}
+		h.Put("", idOf("nameless"), imagestest.ImageOf(t))
+		h.FailLate["load"] = errors.New("bad layer")
+		h.OnLoad = func(string) {
+			h.Images[idOf("pulled")], h.Tags["other:1"] = imagestest.Image{}, idOf("pulled")
+			h.Images[idOf("built")] = imagestest.Image{Parent: idOf("pulled")}
+			h.Images[idOf("used")] = imagestest.Image{}
+			h.Containers["theirs"] = container.Summary{ID: "theirs", ImageID: idOf("used")}
 		}
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "bad layer")
 		assert.NotContains(t, err.Error(), "removing")
-		assert.Len(t, h.images, 4)
-		assert.NotContains(t, h.images, idOf("small"))
+		assert.Len(t, h.Images, 4)
+		assert.NotContains(t, h.Images, idOf("small"))
 	})
 	t.Run("nothing is removed after an archive that was cut off", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
-		h.onList = func() { h.images[idOf("theirs")] = fakeImage{} }
+		h.OnList = func() { h.Images[idOf("theirs")] = imagestest.Image{} }
 		_, err := importBytes(t, h, cat, path, good[:len(good)-3000])
 		require.ErrorContains(t, err, "ends in the middle")
-		assert.NotContains(t, h.calls, "remove image", "what is new is of somebody else")
+		assert.NotContains(t, h.Calls, "remove image", "what is new is of somebody else")
 	})
 	t.Run("what cannot be removed is told", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
-		h.loads = `{"errorDetail":{"message":"bad layer"}}`
-		h.removeErr = errors.New("no removal")
+		h.FailLate["load"] = errors.New("bad layer")
+		h.Fail["remove image"] = errors.New("no removal")
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "bad layer")
 		require.ErrorContains(t, err, "removing what was loaded: no removal")
@@ -409,18 +406,18 @@ func TestImportFails(t *testing.T) {
 	t.Run("canceled", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		h.onLoad = func(string) { cancel() }
+		h.OnLoad = func(string) { cancel() }
 		_, err := Import(ctx, h, cat, path, bytes.NewReader(good), "a.tar")
 		require.ErrorIs(t, err, context.Canceled)
 		assert.NoFileExists(t, path)
-		assert.Empty(t, h.images)
+		assert.Empty(t, h.Images)
 	})
 	t.Run("a lock that cannot be written", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
 		require.NoError(t, os.WriteFile(path, []byte("nonsense"), 0o600))
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, path)
-		assert.Empty(t, h.images)
+		assert.Empty(t, h.Images)
 	})
 }
 

@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/registry"
 	"github.com/docker/docker/pkg/jsonmessage"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/imagestest"
 	"github.com/evalbox/evalbox/images/pull"
 )
 
@@ -35,7 +35,7 @@ func pipOptions(t *testing.T) Options {
 }
 
 func TestEnsureOnABaseOfARegistry(t *testing.T) {
-	cat, eng, opts := testCatalog(t), newFake(), pipOptions(t)
+	cat, eng, opts := imagestest.Catalog(t), imagestest.New(t), pipOptions(t)
 	pip, _ := cat.Lookup("pip")
 	opts.PipIndex = "https://pypi.example/simple"
 	var progress bytes.Buffer
@@ -44,23 +44,23 @@ func TestEnsureOnABaseOfARegistry(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, changed)
 	assert.Equal(t, "sha256:new", r.ID)
-	assert.Equal(t, pipBase, eng.registry.pulledRef)
+	assert.Equal(t, pipBase, eng.Pulled.Ref)
 	for _, want := range []string{"pull: registry.example:5000/team/python@", "Pulling from tools", "build: " + pip.Tag(), "done: "} {
 		assert.Contains(t, progress.String(), want)
 	}
 
-	assert.Equal(t, "default", eng.built.NetworkMode)
-	assert.True(t, eng.built.NoCache)
+	assert.Equal(t, "default", eng.Built.NetworkMode)
+	assert.True(t, eng.Built.NoCache)
 	args := map[string]string{}
-	for name, value := range eng.built.BuildArgs {
+	for name, value := range eng.Built.BuildArgs {
 		args[name] = *value
 	}
 	assert.Equal(t, map[string]string{
 		"BASE_IMAGE": pipBase, "BASE_NAME": pipBase, "NAME": "pip", "RECIPE": pip.Recipe(), "VERSION": pip.Recipe()[:12],
 		"CREATED": "2026-01-02T00:00:00Z", "SOURCE_DATE_EPOCH": "1767312000", "PIP_INDEX": "https://pypi.example/simple",
 	}, args)
-	assert.Equal(t, map[string]string{"Dockerfile.runner": testDockerfile, "requirements.lock": testRequirements}, eng.context(t))
-	names, calls := eng.state()
+	assert.Equal(t, map[string]string{"Dockerfile.runner": testDockerfile, "requirements.lock": testRequirements}, contextOf(t, eng))
+	names, calls := eng.State()
 	assert.Contains(t, names, pipBase, "the base stays")
 	assert.Zero(t, calls["import"])
 
@@ -70,79 +70,79 @@ func TestEnsureOnABaseOfARegistry(t *testing.T) {
 	_, _, err = Ensure(t.Context(), eng, cat, "pip", opts)
 	require.NoError(t, err)
 	assert.Contains(t, progress.String(), "pull: the engine has "+pipBase)
-	assert.Equal(t, "host", eng.built.NetworkMode)
-	names, _ = eng.state()
+	assert.Equal(t, "host", eng.Built.NetworkMode)
+	names, _ = eng.State()
 	assert.Contains(t, names, pip.Tag(), "the image that is the same as before is not removed")
 }
 
 func TestEnsureWithoutRequirementsHasNoNetwork(t *testing.T) {
-	eng, opts := newFake(), pipOptions(t)
+	eng, opts := imagestest.New(t), pipOptions(t)
 	opts.Network, opts.PipIndex = "host", "https://pypi.example/simple"
-	_, _, err := Ensure(t.Context(), eng, testCatalog(t), "big-one", opts)
+	_, _, err := Ensure(t.Context(), eng, imagestest.Catalog(t), "big-one", opts)
 	require.NoError(t, err)
-	assert.Equal(t, "none", eng.built.NetworkMode)
-	assert.NotContains(t, eng.built.BuildArgs, "PIP_INDEX")
-	assert.Equal(t, map[string]string{"Dockerfile.runner": testDockerfile, "requirements.lock": ""}, eng.context(t))
+	assert.Equal(t, "none", eng.Built.NetworkMode)
+	assert.NotContains(t, eng.Built.BuildArgs, "PIP_INDEX")
+	assert.Equal(t, map[string]string{"Dockerfile.runner": testDockerfile, "requirements.lock": ""}, contextOf(t, eng))
 }
 
 func TestEnsureOnABaseOfARegistryFailureLeavesTheBase(t *testing.T) {
-	cat := testCatalog(t)
+	cat := imagestest.Catalog(t)
 	pip, _ := cat.Lookup("pip")
-	eng, opts := newFake(), pipOptions(t)
-	eng.buildStreamErr = errors.New("boom")
+	eng, opts := imagestest.New(t), pipOptions(t)
+	eng.FailLate["build"] = errors.New("boom")
 	// What another image of the base, and a killed build of this one, have left.
 	ours := map[string]string{images.LabelRecipe: pip.Recipe()}
-	eng.images["sha256:theirs"] = image.Summary{ID: "sha256:theirs", ParentID: "sha256:pulled"}
-	eng.images["sha256:killed"] = image.Summary{ID: "sha256:killed", ParentID: "sha256:pulled", Labels: ours}
-	eng.images["sha256:below"] = image.Summary{ID: "sha256:below", Labels: ours}
-	eng.images["named"] = image.Summary{ID: "sha256:named", ParentID: "sha256:below", Labels: ours, RepoTags: []string{"mine:1"}}
-	eng.images["by digest"] = image.Summary{ID: "sha256:digest", Labels: ours, RepoDigests: []string{"mine@sha256:" + strings.Repeat("0", 64)}}
-	eng.stepLabels = ours
+	eng.Put("", "sha256:theirs", imagestest.Image{Parent: "sha256:pulled"})
+	eng.Put("", "sha256:killed", imagestest.Image{Parent: "sha256:pulled", Labels: ours})
+	eng.Put("", "sha256:below", imagestest.Image{Labels: ours})
+	eng.Put("mine:1", "sha256:named", imagestest.Image{Parent: "sha256:below", Labels: ours})
+	byDigest := "mine@sha256:" + strings.Repeat("0", 64)
+	eng.Put("", "sha256:digest", imagestest.Image{Labels: ours, Digests: []string{byDigest}})
+	eng.StepLabels = ours
 	_, _, err := Ensure(t.Context(), eng, cat, "pip", opts)
 	require.ErrorContains(t, err, "image pip: build: ")
-	names, _ := eng.state()
-	assert.Equal(t, []string{"by digest", "named", pipBase, "sha256:below", "sha256:theirs"}, names)
+	names, _ := eng.State()
+	assert.Equal(t, []string{"mine:1", byDigest, pipBase, "sha256:below", "sha256:theirs"}, names)
 }
 
 // A base that does not run as root is refused before anything is built on it.
 func TestEnsureRefusesABaseWithAUser(t *testing.T) {
 	for user, refused := range map[string]bool{"": false, "0:0": false, "root": false, "1000": true, "nobody:0": true} {
-		eng, opts := newFake(), pipOptions(t)
-		eng.user = user
-		_, _, err := Ensure(t.Context(), eng, testCatalog(t), "pip", opts)
+		eng, opts := imagestest.New(t), pipOptions(t)
+		eng.User = user
+		_, _, err := Ensure(t.Context(), eng, imagestest.Catalog(t), "pip", opts)
 		if !refused {
 			assert.NoError(t, err, user)
 			continue
 		}
 		require.ErrorContains(t, err, fmt.Sprintf("runs as user %q, must be root", user))
-		assert.Contains(t, hintOf(t, err), "choose a base whose user is root")
-		_, calls := eng.state()
+		assert.Contains(t, imagestest.HintOf(t, err), "choose a base whose user is root")
+		_, calls := eng.State()
 		assert.Zero(t, calls["build"])
 	}
 }
 
 func TestEnsurePullFails(t *testing.T) {
-	eng, opts := newFake(), pipOptions(t)
-	eng.registry.pullErr = errors.New("dial tcp: connection refused")
-	_, _, err := Ensure(t.Context(), eng, testCatalog(t), "pip", opts)
+	eng, opts := imagestest.New(t), pipOptions(t)
+	eng.Fail["pull"] = errors.New("dial tcp: connection refused")
+	_, _, err := Ensure(t.Context(), eng, imagestest.Catalog(t), "pip", opts)
 	var refused *pull.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, pull.RegistryUnavailable, refused.Kind)
 	require.ErrorContains(t, err, "image pip: pull: ")
-	var hinter interface{ Hint() string }
-	require.ErrorAs(t, err, &hinter)
-	names, _ := eng.state()
+	assert.NotEmpty(t, imagestest.HintOf(t, err))
+	names, _ := eng.State()
 	assert.Empty(t, names)
 }
 
 func TestEnsureRefusesAPipIndex(t *testing.T) {
 	for _, index := range []string{"https://user:hunter2@pypi.example/simple", "https://hunter2@pypi.example", "pypi.example", "file:///hunter2", "http://%hunter2"} {
-		eng, opts := newFake(), pipOptions(t)
+		eng, opts := imagestest.New(t), pipOptions(t)
 		opts.PipIndex = index
-		_, _, err := Ensure(t.Context(), eng, testCatalog(t), "pip", opts)
+		_, _, err := Ensure(t.Context(), eng, imagestest.Catalog(t), "pip", opts)
 		require.ErrorContains(t, err, "package index", index)
 		assert.NotContains(t, err.Error(), "hunter2")
-		_, calls := eng.state()
+		_, calls := eng.State()
 		assert.Zero(t, calls["pull"])
 	}
 }
@@ -163,7 +163,7 @@ func TestBuildFailed(t *testing.T) {
 		reason := strings.TrimPrefix(log, "ERROR: ")
 		require.EqualError(t, failed, reason+" (a command of Dockerfile.runner ended with code 1)\n  "+log)
 		if hint != "" {
-			assert.Contains(t, hintOf(t, failed), hint)
+			assert.Contains(t, imagestest.HintOf(t, failed), hint)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestReasonComesFirst(t *testing.T) {
 	first, rest, _ := strings.Cut(failed.Error(), "\n")
 	assert.Equal(t, "Unable to locate package nosuch (mmdebstrap: exit status 25)", first)
 	assert.Equal(t, tailLines, strings.Count(rest, "\n")+1)
-	assert.Contains(t, hintOf(t, bootstrapFailed(failed, failed.Error())), "apt-cache policy")
+	assert.Contains(t, imagestest.HintOf(t, bootstrapFailed(failed, failed.Error())), "apt-cache policy")
 	assert.EqualError(t, tailOf().failed("mmdebstrap: signal: killed"), "mmdebstrap: signal: killed")
 }
 
@@ -198,11 +198,11 @@ func TestPlain(t *testing.T) {
 	assert.Equal(t, "a\tb\nc", out.String())
 }
 
-// context unpacks the last build context: names and texts.
-func (f *fakeEngine) context(t *testing.T) map[string]string {
+// contextOf unpacks the last build context: names and texts.
+func contextOf(t *testing.T, eng *imagestest.Engine) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	for r := tar.NewReader(bytes.NewReader(f.buildContext)); ; {
+	for r := tar.NewReader(bytes.NewReader(eng.BuildContext)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return files
@@ -213,12 +213,4 @@ func (f *fakeEngine) context(t *testing.T) map[string]string {
 		files[h.Name] = string(text)
 		assert.False(t, h.ModTime.IsZero())
 	}
-}
-
-// hintOf is what an error says to do about it.
-func hintOf(t *testing.T, err error) string {
-	t.Helper()
-	var knows interface{ Hint() string }
-	require.ErrorAs(t, err, &knows)
-	return knows.Hint()
 }

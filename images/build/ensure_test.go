@@ -10,14 +10,16 @@ import (
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/internal/owner"
-
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/imagestest"
+	"github.com/evalbox/evalbox/internal/owner"
 )
+
+// testDockerfile is what the catalogs in testdata pin.
+const testDockerfile = "x"
 
 // options returns options with a root file system of a few bytes, and counts
 // how often it is made.
@@ -36,7 +38,7 @@ func options(t *testing.T, made *atomic.Int32) Options {
 }
 
 func TestEnsureMakesOnceAndThenDoesNothing(t *testing.T) {
-	cat, eng, made := testCatalog(t), newFake(), atomic.Int32{}
+	cat, eng, made := imagestest.Catalog(t), imagestest.New(t), atomic.Int32{}
 	small, _ := cat.Lookup("small")
 	opts := options(t, &made)
 	var progress bytes.Buffer
@@ -46,42 +48,41 @@ func TestEnsureMakesOnceAndThenDoesNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, changed)
 	assert.Equal(t, "sha256:new", r.ID)
-	assert.Equal(t, "a root file system", string(eng.imported))
+	assert.Equal(t, "a root file system", string(eng.Imported))
 	for _, want := range []string{"bootstrap: debian bookworm with 2 packages", "unpacking bookworm", "import: ", "build: " + small.Tag(), "Step 1/1", "done: "} {
 		assert.Contains(t, progress.String(), want)
 	}
-	names, _ := eng.state()
+	names, _ := eng.State()
 	assert.NotContains(t, names, small.BaseTag())
 	assert.Contains(t, names, "sha256:step", "the image stands on it")
 
-	assert.Equal(t, "none", eng.built.NetworkMode)
-	assert.Equal(t, []string{small.Tag()}, eng.built.Tags)
-	assert.Equal(t, small.BaseTag(), *eng.built.BuildArgs["BASE_IMAGE"])
-	assert.Equal(t, small.Recipe(), *eng.built.BuildArgs["RECIPE"])
+	assert.Equal(t, "none", eng.Built.NetworkMode)
+	assert.Equal(t, []string{small.Tag()}, eng.Built.Tags)
+	assert.Equal(t, small.BaseTag(), *eng.Built.BuildArgs["BASE_IMAGE"])
+	assert.Equal(t, small.Recipe(), *eng.Built.BuildArgs["RECIPE"])
 
-	eng.calls = nil
+	eng.Calls = nil
 	again, changed, err := Ensure(t.Context(), eng, cat, "small", opts)
 	require.NoError(t, err)
 	assert.False(t, changed)
 	assert.Equal(t, r, again)
-	_, calls := eng.state()
+	_, calls := eng.State()
 	assert.Equal(t, map[string]int{"inspect": 1}, calls)
 	assert.EqualValues(t, 1, made.Load())
 }
 
 func TestEnsureForceReplaces(t *testing.T) {
-	cat, made := testCatalog(t), atomic.Int32{}
+	cat, made := imagestest.Catalog(t), atomic.Int32{}
 	small, _ := cat.Lookup("small")
-	eng := newFake(small.Tag())
+	eng := imagestest.New(t, small.Tag())
 	old := "sha256:" + small.Tag()
-	eng.images[old] = image.Summary{ID: old}
 	opts := options(t, &made)
 	opts.Force = true
 	r, changed, err := Ensure(t.Context(), eng, cat, "small", opts)
 	require.NoError(t, err)
 	assert.True(t, changed)
 	assert.Equal(t, "sha256:new", r.ID)
-	names, _ := eng.state()
+	names, _ := eng.State()
 	assert.NotContains(t, names, old)
 }
 
@@ -89,28 +90,28 @@ func TestEnsureFailureLeavesNothing(t *testing.T) {
 	boom := errors.New("boom")
 	for _, c := range []struct {
 		name, step string
-		breakIt    func(*fakeEngine, *Options)
+		breakIt    func(*imagestest.Engine, *Options)
 	}{
-		{"root", "bootstrap", func(_ *fakeEngine, o *Options) {
+		{"root", "bootstrap", func(_ *imagestest.Engine, o *Options) {
 			o.Root = func(_ context.Context, _ images.Bootstrap, w io.Writer, _ func(string)) error {
 				_, _ = io.WriteString(w, "half a root file sys")
 				return boom
 			}
 		}},
-		{"import refused", "import", func(f *fakeEngine, _ *Options) { f.importErr = boom }},
-		{"import refused while the root is being made", "import", func(f *fakeEngine, o *Options) {
-			f.importErr = boom
+		{"import refused", "import", func(f *imagestest.Engine, _ *Options) { f.Fail["import"] = boom }},
+		{"import refused while the root is being made", "import", func(f *imagestest.Engine, o *Options) {
+			f.Fail["import"] = boom
 			o.Root = func(ctx context.Context, _ images.Bootstrap, _ io.Writer, _ func(string)) error {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 		}},
-		{"import fails", "import", func(f *fakeEngine, _ *Options) { f.importStreamErr = boom }},
-		{"build refused", "build", func(f *fakeEngine, _ *Options) { f.buildErr = boom }},
-		{"build fails", "build", func(f *fakeEngine, _ *Options) { f.buildStreamErr = boom }},
+		{"import fails", "import", func(f *imagestest.Engine, _ *Options) { f.FailLate["import"] = boom }},
+		{"build refused", "build", func(f *imagestest.Engine, _ *Options) { f.Fail["build"] = boom }},
+		{"build fails", "build", func(f *imagestest.Engine, _ *Options) { f.FailLate["build"] = boom }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cat, eng, made := testCatalog(t), newFake("python:3.12"), atomic.Int32{}
+			cat, eng, made := imagestest.Catalog(t), imagestest.New(t, "python:3.12"), atomic.Int32{}
 			opts := options(t, &made)
 			c.breakIt(eng, &opts)
 			r, changed, err := Ensure(t.Context(), eng, cat, "small", opts)
@@ -118,7 +119,7 @@ func TestEnsureFailureLeavesNothing(t *testing.T) {
 			assert.False(t, changed)
 			assert.ErrorContains(t, err, "image small: "+c.step+": ")
 			assert.ErrorContains(t, err, "boom")
-			names, _ := eng.state()
+			names, _ := eng.State()
 			assert.Equal(t, []string{"python:3.12"}, names)
 		})
 	}
@@ -127,7 +128,7 @@ func TestEnsureFailureLeavesNothing(t *testing.T) {
 func TestEnsureCanceledLeavesNothing(t *testing.T) {
 	for _, step := range []string{"bootstrap", "build"} {
 		t.Run(step, func(t *testing.T) {
-			cat, eng, made := testCatalog(t), newFake(), atomic.Int32{}
+			cat, eng, made := imagestest.Catalog(t), imagestest.New(t), atomic.Int32{}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			opts := options(t, &made)
@@ -138,48 +139,59 @@ func TestEnsureCanceledLeavesNothing(t *testing.T) {
 					return ctx.Err()
 				}
 			} else {
-				eng.onBuild = func(context.Context) { cancel() }
-				eng.command = &container.Summary{ID: "command", ImageID: "sha256:running"}
-				// Runs of the same recipe are nobody's to kill here.
-				eng.images["evalbox/small:1"] = image.Summary{ID: "sha256:named", RepoTags: []string{"evalbox/small:1"}}
-				eng.images["sha256:named"] = eng.images["evalbox/small:1"]
-				eng.images["sha256:old"] = image.Summary{ID: "sha256:old"}
-				eng.runs = []container.Summary{
-					{ID: "before", ImageID: "sha256:old"}, {ID: "named", ImageID: "sha256:named"},
-					{ID: "run", ImageID: "sha256:old", Labels: map[string]string{owner.LabelManaged: "true"}},
+				small, _ := cat.Lookup("small")
+				ours := map[string]string{images.LabelRecipe: small.Recipe()}
+				// The command ends only when it is killed.
+				eng.OnBuild = func(ctx context.Context) error {
+					cancel()
+					eng.Put("", "sha256:running", imagestest.Image{Parent: "sha256:base"})
+					eng.AddContainer(container.Summary{ID: "command", ImageID: "sha256:running", Labels: ours})
+					select {
+					case id := <-eng.Killed:
+						return errors.New(id + " was killed")
+					case <-ctx.Done():
+						return nil
+					}
 				}
+				// Runs of the same recipe are nobody's to kill here, nor is what has another.
+				eng.Put("evalbox/small:1", "sha256:named", imagestest.Image{})
+				eng.Put("", "sha256:old", imagestest.Image{})
+				eng.AddContainer(container.Summary{ID: "before", ImageID: "sha256:old", Labels: ours})
+				eng.AddContainer(container.Summary{ID: "named", ImageID: "sha256:named", Labels: ours})
+				eng.AddContainer(container.Summary{ID: "run", ImageID: "sha256:old", Labels: map[string]string{images.LabelRecipe: small.Recipe(), owner.LabelManaged: "true"}})
+				eng.AddContainer(container.Summary{ID: "other", ImageID: "sha256:old"})
 			}
 			_, _, err := Ensure(ctx, eng, cat, "small", opts)
 			require.ErrorIs(t, err, context.Canceled)
 			assert.ErrorContains(t, err, step)
-			names, calls := eng.state()
+			names, calls := eng.State()
 			if step == "bootstrap" {
 				assert.Empty(t, names)
 			} else {
-				assert.Equal(t, []string{"evalbox/small:1", "sha256:named", "sha256:old"}, names)
+				assert.Equal(t, []string{"evalbox/small:1", "sha256:old"}, names)
 				assert.NotZero(t, calls["kill command"])
-				for _, id := range []string{"before", "named", "run"} {
+				for _, id := range []string{"before", "named", "run", "other"} {
 					assert.Zero(t, calls["kill "+id], id)
 				}
-				assert.True(t, eng.liveCtx, "cleaning up must outlive the caller's context")
+				assert.True(t, eng.OutlivedCancel, "cleaning up must outlive the caller's context")
 			}
 		})
 	}
 }
 
 func TestEnsureRemovesWhatAKilledProcessLeft(t *testing.T) {
-	cat, made := testCatalog(t), atomic.Int32{}
+	cat, made := imagestest.Catalog(t), atomic.Int32{}
 	small, _ := cat.Lookup("small")
-	eng := newFake(small.BaseTag())
-	eng.images["sha256:left"] = image.Summary{ID: "sha256:left", ParentID: "sha256:" + small.BaseTag()}
+	eng := imagestest.New(t, small.BaseTag())
+	eng.Put("", "sha256:left", imagestest.Image{Parent: "sha256:" + small.BaseTag()})
 	_, _, err := Ensure(t.Context(), eng, cat, "small", options(t, &made))
 	require.NoError(t, err)
-	names, _ := eng.state()
+	names, _ := eng.State()
 	assert.NotContains(t, names, "sha256:left")
 }
 
 func TestEnsureConcurrentlyMakesOnce(t *testing.T) {
-	cat, eng, made := testCatalog(t), newFake(), atomic.Int32{}
+	cat, eng, made := imagestest.Catalog(t), imagestest.New(t), atomic.Int32{}
 	opts := options(t, &made)
 	var group sync.WaitGroup
 	var changes atomic.Int32
@@ -207,12 +219,12 @@ func TestEnsureRefuses(t *testing.T) {
 		{"changed requirements", "pip", testDockerfile, "requirements.lock has SHA-256", "requirements_sha256"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eng, made := newFake(), atomic.Int32{}
+			eng, made := imagestest.New(t), atomic.Int32{}
 			opts := options(t, &made)
 			opts.Dockerfile = c.dockerfile
-			_, _, err := Ensure(t.Context(), eng, testCatalog(t), c.image, opts)
+			_, _, err := Ensure(t.Context(), eng, imagestest.Catalog(t), c.image, opts)
 			assert.ErrorContains(t, err, c.message)
-			assert.Contains(t, hintOf(t, err), c.hint)
+			assert.Contains(t, imagestest.HintOf(t, err), c.hint)
 			assert.Zero(t, made.Load())
 		})
 	}

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/evalbox/evalbox/images/imagestest"
 )
 
 func TestMmdebstrapArgs(t *testing.T) {
-	small, _ := testCatalog(t).Lookup("small")
+	small, _ := imagestest.Catalog(t).Lookup("small")
 	args := mmdebstrapArgs(*small.Base.Bootstrap, []string{"deb http://mirror.example/debian bookworm main"})
 	for _, want := range []string{
 		"--variant=minbase", "--include=python3,libstdc++6",

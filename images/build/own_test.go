@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/imagestest"
 )
 
 func TestLabelStages(t *testing.T) {
@@ -35,53 +36,53 @@ func TestMakeFromADockerfile(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	}
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
-	eng, opts := newFake(), options(t, new(atomic.Int32))
-	r, err := Make(t.Context(), eng, testCatalog(t), Own{Name: "mine", Dockerfile: "FROM scratch\nCOPY app.py /\n", Dir: dir}, opts)
+	eng, opts := imagestest.New(t), options(t, new(atomic.Int32))
+	r, err := Make(t.Context(), eng, imagestest.Catalog(t), Own{Name: "mine", Dockerfile: "FROM scratch\nCOPY app.py /\n", Dir: dir}, opts)
 	require.NoError(t, err)
 	assert.Equal(t, "evalbox/mine:own", r.Reference)
 	assert.True(t, r.Own)
-	assert.Equal(t, []string{"evalbox/mine:own"}, eng.built.Tags)
-	assert.Equal(t, "default", eng.built.NetworkMode)
-	assert.Empty(t, eng.built.BuildArgs)
-	files := eng.context(t)
+	assert.Equal(t, []string{"evalbox/mine:own"}, eng.Built.Tags)
+	assert.Equal(t, "default", eng.Built.NetworkMode)
+	assert.Empty(t, eng.Built.BuildArgs)
+	files := contextOf(t, eng)
 	assert.Equal(t, "print(1)\n", files["app.py"])
 	assert.Equal(t, "kept", files["big/kept"])
 	assert.NotContains(t, files, "big/data")
 	assert.Contains(t, files, "link", "as a link")
 	assert.Empty(t, files["link"])
-	text := files[eng.built.Dockerfile]
+	text := files[eng.Built.Dockerfile]
 	assert.Contains(t, text, "FROM scratch\nLABEL org.evalbox.image=\"mine\" org.evalbox.recipe=\"")
 	assert.Contains(t, text, "\nCOPY app.py /\n")
 }
 
 func TestMakeFromPackages(t *testing.T) {
-	eng, opts := newFake(), options(t, new(atomic.Int32))
+	eng, opts := imagestest.New(t), options(t, new(atomic.Int32))
 	var progress bytes.Buffer
 	opts.Pull.Progress = &progress
-	r, err := Make(t.Context(), eng, testCatalog(t), Own{Name: "mine", Debian: []string{"git", "python3-yaml"}}, opts)
+	r, err := Make(t.Context(), eng, imagestest.Catalog(t), Own{Name: "mine", Debian: []string{"git", "python3-yaml"}}, opts)
 	require.NoError(t, err)
 	assert.Equal(t, "evalbox/mine:own", r.Reference)
-	assert.Equal(t, "none", eng.built.NetworkMode)
-	text := eng.context(t)["Dockerfile.runner"]
+	assert.Equal(t, "none", eng.Built.NetworkMode)
+	text := contextOf(t, eng)["Dockerfile.runner"]
 	assert.True(t, strings.HasPrefix(text, opts.Dockerfile))
 	assert.Contains(t, text, `LABEL org.evalbox.own="debian `)
 	assert.Contains(t, text, "with git, python3-yaml")
 }
 
 func TestMakeFromRequirements(t *testing.T) {
-	eng, opts := newFake(), options(t, new(atomic.Int32))
+	eng, opts := imagestest.New(t), options(t, new(atomic.Int32))
 	opts.PipIndex = "http://127.0.0.1:3141/simple"
-	_, err := Make(t.Context(), eng, testCatalog(t), Own{Name: "mine", Requirements: "tiny==1\n"}, opts)
+	_, err := Make(t.Context(), eng, imagestest.Catalog(t), Own{Name: "mine", Requirements: "tiny==1\n"}, opts)
 	require.NoError(t, err)
-	assert.Equal(t, "default", eng.built.NetworkMode)
-	assert.Equal(t, opts.PipIndex, *eng.built.BuildArgs["PIP_INDEX"])
-	files := eng.context(t)
+	assert.Equal(t, "default", eng.Built.NetworkMode)
+	assert.Equal(t, opts.PipIndex, *eng.Built.BuildArgs["PIP_INDEX"])
+	files := contextOf(t, eng)
 	assert.Equal(t, "tiny==1\n", files[pipFile])
 	assert.Contains(t, files["Dockerfile.runner"], "-r /usr/share/evalbox/requirements.txt\nUSER 64646:64646\n")
 }
 
 func TestMakeRefuses(t *testing.T) {
-	cat := testCatalog(t)
+	cat := imagestest.Catalog(t)
 	for name, c := range map[string]struct {
 		own  Own
 		want string
@@ -93,12 +94,12 @@ func TestMakeRefuses(t *testing.T) {
 			Own{Name: "mine", Requirements: "x", Base: "nowhere:1"}, "is neither a name of the catalog nor in the engine",
 		},
 	} {
-		eng := newFake()
+		eng := imagestest.New(t)
 		_, err := Make(t.Context(), eng, cat, c.own, options(t, new(atomic.Int32)))
 		require.ErrorContains(t, err, c.want, name)
-		_, calls := eng.state()
+		_, calls := eng.State()
 		assert.Zero(t, calls["build"], name)
 	}
-	_, err := Make(t.Context(), newFake(), images.Catalog{}, Own{Name: "mine", Debian: []string{"git"}}, options(t, new(atomic.Int32)))
+	_, err := Make(t.Context(), imagestest.New(t), images.Catalog{}, Own{Name: "mine", Debian: []string{"git"}}, options(t, new(atomic.Int32)))
 	require.ErrorContains(t, err, "no image of Debian packages")
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/images/packages"
-
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/imagestest"
+	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 func TestWriteSBOM(t *testing.T) {
@@ -61,31 +62,32 @@ func TestPackageURL(t *testing.T) {
 
 // The packages of a locked image come from its lock; others are read.
 func TestInspect(t *testing.T) {
-	h, cat, small := smallHost(t, "python3 3.11.2-1")
-	d, err := Inspect(t.Context(), h, cat, Lock{}, "small")
+	h, cat, small := imagestest.Small(t, "python3 3.11.2-1")
+	eng := store.Docker{APIClient: h}
+	d, err := Inspect(t.Context(), eng, cat, Lock{}, "small")
 	require.NoError(t, err)
 	assert.False(t, d.Locked)
 	assert.Empty(t, d.LockedID, "the lock knows nothing of it")
 	assert.Equal(t, "3.11.2", d.Python)
 	assert.EqualValues(t, 1000, d.SizeBytes)
-	assert.Contains(t, h.calls, "export")
+	assert.Contains(t, h.Calls, "export")
 
-	h.calls = nil
+	h.Calls = nil
 	l := Lock{}.With(d.Entry)
-	h.put(small.Tag(), idOf("elsewhere"), h.images[idOf("small")])
-	again, err := Inspect(t.Context(), h, cat, l, "")
+	h.Put(small.Tag(), idOf("elsewhere"), h.Images[idOf("small")])
+	again, err := Inspect(t.Context(), eng, cat, l, "")
 	require.NoError(t, err)
 	assert.True(t, again.Locked)
 	assert.Empty(t, again.LockedID)
 	assert.Equal(t, idOf("elsewhere"), again.Entry.ID, "the ID is that of this engine")
-	assert.NotContains(t, h.calls, "export")
+	assert.NotContains(t, h.Calls, "export")
 
-	h.put(small.Tag(), idOf("other"), listOf("a 1"))
-	other, err := Inspect(t.Context(), h, cat, l, "small")
+	h.Put(small.Tag(), idOf("other"), imagestest.ImageOf(t, "a 1"))
+	other, err := Inspect(t.Context(), eng, cat, l, "small")
 	require.NoError(t, err)
 	assert.False(t, other.Locked)
 	assert.Equal(t, idOf("small"), other.LockedID)
-	list, err := images.List(t.Context(), h, cat)
+	list, err := images.List(t.Context(), eng, cat)
 	require.NoError(t, err)
 	for _, s := range list {
 		want := map[string]string{"small": idOf("small")}[s.Name]
@@ -93,7 +95,7 @@ func TestInspect(t *testing.T) {
 		assert.Empty(t, Lock{}.OtherID(s.Resolved))
 	}
 	assert.Equal(t, "deb a 1 all\n", other.Entry.Packages.Text())
-	_, err = Inspect(t.Context(), h, cat, l, "big-one")
+	_, err = Inspect(t.Context(), eng, cat, l, "big-one")
 	require.ErrorIs(t, err, images.ErrNotFound)
 }
 

@@ -14,12 +14,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/images/packages"
-
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/imagestest"
+	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/images/store"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
+
+var idOf, hexOf = imagestest.IDOf, imagestest.HexOf
 
 // testEntry is an entry whose every field is set.
 func testEntry(name string) Entry {
@@ -109,9 +112,7 @@ func TestReadRefuses(t *testing.T) {
 	require.NoError(t, os.Truncate(big, MaxBytes+1))
 	_, err = Read(big)
 	require.ErrorContains(t, err, "is larger than")
-	var hinter interface{ Hint() string }
-	require.ErrorAs(t, err, &hinter)
-	require.NotEmpty(t, hinter.Hint())
+	require.NotEmpty(t, imagestest.HintOf(t, err))
 }
 
 func TestCheck(t *testing.T) {
@@ -226,8 +227,9 @@ func TestUpdate(t *testing.T) {
 }
 
 func TestPin(t *testing.T) {
-	h, cat, small := smallHost(t, "b 2", "a 1")
-	e, err := Pin(t.Context(), h, cat, "small")
+	h, cat, small := imagestest.Small(t, "b 2", "a 1")
+	eng := store.Docker{APIClient: h}
+	e, err := Pin(t.Context(), eng, cat, "small")
 	require.NoError(t, err)
 	assert.Equal(t, "deb a 1 all\ndeb b 2 all\n", e.Packages.Text())
 	assert.Equal(t, small.Tag(), e.Reference)
@@ -239,15 +241,15 @@ func TestPin(t *testing.T) {
 	assert.Equal(t, "2026-01-01T00:00:00.5Z", e.Created.Format(time.RFC3339Nano))
 
 	big, _ := cat.Lookup("big-one")
-	h.put(big.Tag(), idOf("big"), listOf())
-	e, err = Pin(t.Context(), h, cat, "big-one")
+	h.Put(big.Tag(), idOf("big"), imagestest.ImageOf(t))
+	e, err = Pin(t.Context(), eng, cat, "big-one")
 	require.NoError(t, err)
 	assert.Equal(t, big.Base.Reference, e.Base)
 	assert.Contains(t, big.Base.Reference, e.BaseDigest)
 	assert.Contains(t, e.BaseDigest, "sha256:")
 
-	h.put("other:1", idOf("other"), nil)
-	e, err = Pin(t.Context(), h, cat, "other:1")
+	h.Put("other:1", idOf("other"), imagestest.ImageOf(t))
+	e, err = Pin(t.Context(), eng, cat, "other:1")
 	require.NoError(t, err)
 	assert.Equal(t, "image other:1", e.Base)
 	assert.Zero(t, e.Builder.Evalbox)
@@ -259,16 +261,18 @@ func TestPin(t *testing.T) {
 }
 
 func TestPinFails(t *testing.T) {
-	h, cat, _ := smallHost(t)
-	h.contentsErr = errors.New("no export")
-	_, err := Pin(t.Context(), h, cat, "small")
+	h, cat, _ := imagestest.Small(t)
+	eng := store.Docker{APIClient: h}
+	h.Fail["export"] = errors.New("no export")
+	_, err := Pin(t.Context(), eng, cat, "small")
 	require.ErrorContains(t, err, "image small: listing its packages: no export")
 }
 
 func TestSettle(t *testing.T) {
-	h, cat, small := smallHost(t, "a 1")
+	h, cat, small := imagestest.Small(t, "a 1")
+	eng := store.Docker{APIClient: h}
 	path := filepath.Join(t.TempDir(), "images.lock")
-	settle := func() (Change, error) { return Settle(t.Context(), h, cat, path, "small") }
+	settle := func() (Change, error) { return Settle(t.Context(), eng, cat, path, "small") }
 
 	change, err := settle()
 	require.NoError(t, err)
@@ -276,14 +280,14 @@ func TestSettle(t *testing.T) {
 	assert.Nil(t, change.Before)
 	first := string(read(t, path))
 
-	h.calls = nil
+	h.Calls = nil
 	change, err = settle()
 	require.NoError(t, err)
 	assert.False(t, change.Changed)
-	assert.Equal(t, []string{"inspect"}, h.calls, "an image that is locked is not read again")
+	assert.Equal(t, []string{"inspect"}, h.Calls, "an image that is locked is not read again")
 
 	// Another image of the same recipe is refused, and nothing is changed.
-	h.put(small.Tag(), idOf("again"), listOf("a 2", "b 1"))
+	h.Put(small.Tag(), idOf("again"), imagestest.ImageOf(t, "a 2", "b 1"))
 	_, err = settle()
 	var differs *UnlockedError
 	require.ErrorAs(t, err, &differs)
@@ -295,7 +299,7 @@ func TestSettle(t *testing.T) {
 	assert.Equal(t, first, string(read(t, path)))
 
 	// Unless it is accepted.
-	change, err = Put(t.Context(), h, cat, path, "small")
+	change, err = Put(t.Context(), eng, cat, path, "small")
 	require.NoError(t, err)
 	assert.Equal(t, idOf("small"), change.Before.ID)
 	assert.Equal(t, *differs.Diff, change.Diff())
@@ -314,43 +318,51 @@ func TestSettle(t *testing.T) {
 	assert.Equal(t, idOf("old"), change.Before.ID)
 	assert.Equal(t, small.Tag(), change.After.Reference)
 
-	_, err = Settle(t.Context(), h, cat, path, "big-one")
+	_, err = Settle(t.Context(), eng, cat, path, "big-one")
 	require.ErrorIs(t, err, images.ErrNotFound)
 }
 
 func TestVerify(t *testing.T) {
-	h, cat, small := smallHost(t, "a 1")
-	e, err := Pin(t.Context(), h, cat, "small")
+	h, cat, small := imagestest.Small(t, "a 1")
+	eng := store.Docker{APIClient: h}
+	e, err := Pin(t.Context(), eng, cat, "small")
 	require.NoError(t, err)
 	l := Lock{Source: "images.lock"}.With(e)
 
-	v, err := Verify(t.Context(), h, cat, l, "small")
+	v, err := Verify(t.Context(), eng, cat, l, "small")
 	require.NoError(t, err)
 	assert.True(t, v.Same)
 	assert.Equal(t, 1, v.Packages)
 
-	h.put(small.Tag(), idOf("moved"), listOf("a 1"))
-	v, err = Verify(t.Context(), h, cat, l, "small")
+	h.Put(small.Tag(), idOf("moved"), imagestest.ImageOf(t, "a 1"))
+	v, err = Verify(t.Context(), eng, cat, l, "small")
 	require.NoError(t, err)
 	assert.True(t, v.Same, "another store of images gives another ID")
 	assert.True(t, v.SameContent)
 	assert.NotEqual(t, v.ID, v.LockedID)
 
-	h.put(small.Tag(), idOf("other"), listOf("a 2"))
-	v, err = Verify(t.Context(), h, cat, l, "small")
+	h.Put(small.Tag(), idOf("other"), imagestest.ImageOf(t, "a 2"))
+	v, err = Verify(t.Context(), eng, cat, l, "small")
 	require.NoError(t, err)
 	assert.False(t, v.Same)
 	assert.Equal(t, []string{"~ deb a 1 all -> 2"}, v.Diff.Lines())
 
 	// A lock that lies about the packages of its own image.
 	e.Packages = nil
-	h.put(small.Tag(), idOf("small"), listOf("a 1"))
-	v, err = Verify(t.Context(), h, cat, Lock{}.With(e), "small")
+	h.Put(small.Tag(), idOf("small"), imagestest.ImageOf(t, "a 1"))
+	v, err = Verify(t.Context(), eng, cat, Lock{}.With(e), "small")
 	require.NoError(t, err)
 	assert.False(t, v.Same)
 
-	_, err = Verify(t.Context(), h, cat, Lock{Source: "images.lock"}, "small")
+	_, err = Verify(t.Context(), eng, cat, Lock{Source: "images.lock"}, "small")
 	require.ErrorContains(t, err, "image small: the lock images.lock has no entry")
-	_, err = Verify(t.Context(), h, cat, l, "big-one")
+	_, err = Verify(t.Context(), eng, cat, l, "big-one")
 	require.ErrorIs(t, err, images.ErrNotFound)
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return data
 }

@@ -12,10 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/imagestest"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/store"
 	"github.com/evalbox/evalbox/internal/owner"
 )
+
+var idOf = imagestest.IDOf
 
 func TestPlan(t *testing.T) {
 	now := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
@@ -59,18 +62,18 @@ func TestPlan(t *testing.T) {
 
 // pruneHost holds a locked image, one that a container uses, two free ones, and one
 // that somebody made on ours.
-func pruneHost(t *testing.T) (*fakeHost, lock.Lock, Options) {
+func pruneHost(t *testing.T) (*imagestest.Engine, lock.Lock, Options) {
 	t.Helper()
-	h, cat, _ := smallHost(t, "a 1")
+	h, cat, _ := imagestest.Small(t, "a 1")
 	r, err := images.Resolve(t.Context(), store.Docker{APIClient: h}, cat, "small")
 	require.NoError(t, err)
 	e := lock.Entry{Name: r.Name, ID: r.ID, Content: r.Content, Platform: r.Platform}
-	h.put("evalbox/used:1", idOf("used"), imageOf(t, "used 1"))
-	h.put("evalbox/free:1", idOf("free"), imageOf(t, "free 1"))
-	h.put("", idOf("nameless"), imageOf(t, "nameless 1"))
-	h.put("mine:1", idOf("mine"), imageOf(t, "mine 1"))
-	h.put("evalbox/free:2", idOf("mine"), imageOf(t, "mine 1"))
-	h.containers["c"] = container.Summary{ID: "c", ImageID: idOf("used")}
+	h.Put("evalbox/used:1", idOf("used"), imagestest.ImageOf(t, "used 1"))
+	h.Put("evalbox/free:1", idOf("free"), imagestest.ImageOf(t, "free 1"))
+	h.Put("", idOf("nameless"), imagestest.ImageOf(t, "nameless 1"))
+	h.Put("mine:1", idOf("mine"), imagestest.ImageOf(t, "mine 1"))
+	h.Put("evalbox/free:2", idOf("mine"), imagestest.ImageOf(t, "mine 1"))
+	h.Containers["c"] = container.Summary{ID: "c", ImageID: idOf("used")}
 	return h, lock.Lock{}.With(e), Options{UsageDir: t.TempDir(), Now: time.Now(), UnusedFor: time.Hour}
 }
 
@@ -82,7 +85,7 @@ func TestPrune(t *testing.T) {
 	r, err := Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 1)
-	assert.NotContains(t, h.calls, "remove image")
+	assert.NotContains(t, h.Calls, "remove image")
 
 	opts.DryRun = false
 	r, err = Images(t.Context(), h, []lock.Lock{{}, l}, opts)
@@ -93,38 +96,37 @@ func TestPrune(t *testing.T) {
 	for _, img := range r.Kept {
 		kept = append(kept, img.refs()[0]+": "+img.Reason)
 	}
-	small, _ := testCatalog(t).Lookup("small")
+	small, _ := imagestest.Catalog(t).Lookup("small")
 	assert.ElementsMatch(t, []string{"evalbox/free:1: recently used", small.Tag() + ": locked", "evalbox/used:1: a container uses it"}, kept)
 	assert.EqualValues(t, 3000, r.KeptBytes)
-	assert.NotContains(t, h.images, idOf("nameless"))
-	assert.Contains(t, h.images, idOf("mine"))
+	assert.NotContains(t, h.Images, idOf("nameless"))
+	assert.Contains(t, h.Images, idOf("mine"))
 
 	opts.UnusedFor = 0
 	r, err = Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	require.Len(t, r.Removed, 1)
 	assert.Equal(t, []string{"evalbox/free:1"}, r.Removed[0].Tags)
-	assert.NotContains(t, h.images, idOf("free"))
+	assert.NotContains(t, h.Images, idOf("free"))
 }
 
 // A name that is another image's by the time of the removal stays.
 func TestPruneLooksAgain(t *testing.T) {
 	h, _, _ := pruneHost(t)
 	require.NoError(t, removeImage(t.Context(), store.Docker{APIClient: h}, Image{ID: idOf("was"), Tags: []string{"evalbox/free:1", "evalbox/gone:1"}}))
-	assert.Contains(t, h.tags, "evalbox/free:1")
-	assert.NotContains(t, h.calls, "remove image")
+	assert.Contains(t, h.Tags, "evalbox/free:1")
+	assert.NotContains(t, h.Calls, "remove image")
 }
 
 func TestPruneReportsWhatFailed(t *testing.T) {
 	h, l, opts := pruneHost(t)
-	h.removeErr = errors.New("conflict")
+	h.Fail["remove image"] = errors.New("conflict")
 	opts.UnusedFor = 0
 	r, err := Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.ErrorContains(t, err, "image evalbox/free:1: conflict")
 	assert.Empty(t, r.Removed)
 	assert.Len(t, r.Kept, 4)
 	assert.EqualValues(t, 4000, r.KeptBytes)
-	h.removeErr = nil
 }
 
 // Containers that a killed process read images through are removed, and protect no
@@ -134,7 +136,7 @@ func TestPruneSweepsReaders(t *testing.T) {
 	dead := owner.This()
 	dead.PID = 1 << 30 // above any kernel's maximum
 	reader := func(id string, age time.Duration, state container.ContainerState, by string) {
-		h.containers[id] = container.Summary{
+		h.Containers[id] = container.Summary{
 			ID: id, State: state, ImageID: idOf("free"), Created: opts.Now.Add(-age).Unix(),
 			Labels: map[string]string{store.LabelReader: "x", owner.LabelOwner: by},
 		}
@@ -145,7 +147,7 @@ func TestPruneSweepsReaders(t *testing.T) {
 	r, err := Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 2, "free and nameless")
-	assert.Contains(t, h.containers, "dead")
+	assert.Contains(t, h.Containers, "dead")
 
 	reader("new", time.Minute, container.StateCreated, "")
 	reader("living", 2*time.Hour, container.StateCreated, owner.This().String())
@@ -154,19 +156,19 @@ func TestPruneSweepsReaders(t *testing.T) {
 	r, err = Images(t.Context(), h, []lock.Lock{{}, l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 1, "nameless; free is read by others")
-	assert.NotContains(t, h.containers, "old")
-	assert.NotContains(t, h.containers, "dead")
+	assert.NotContains(t, h.Containers, "old")
+	assert.NotContains(t, h.Containers, "dead")
 	for _, id := range []string{"new", "living", "running", "c"} {
-		assert.Contains(t, h.containers, id)
+		assert.Contains(t, h.Containers, id)
 	}
 }
 
 // An image that others stand on cannot be removed, and a dry run says so.
 func TestPruneKeepsWhatOthersStandOn(t *testing.T) {
 	h, l, opts := pruneHost(t)
-	child := imageOf(t, "child 1")
+	child := imagestest.ImageOf(t, "child 1")
 	child.Parent = idOf("free")
-	h.put("theirs:1", idOf("child"), child)
+	h.Put("theirs:1", idOf("child"), child)
 	opts.UnusedFor = 0
 	for _, opts.DryRun = range []bool{true, false} {
 		r, err := Images(t.Context(), h, []lock.Lock{l}, opts)
@@ -185,43 +187,43 @@ func TestPruneKeepsWhatOthersStandOn(t *testing.T) {
 func TestPruneRemovesDoublesOfTheLocked(t *testing.T) {
 	h, l, opts := pruneHost(t)
 	opts.UnusedFor = 0
-	h.put("", idOf("double"), imageOf(t, "a 1"))
+	h.Put("", idOf("double"), imagestest.ImageOf(t, "a 1"))
 	r, err := Images(t.Context(), h, []lock.Lock{l}, opts)
 	require.NoError(t, err)
-	assert.Contains(t, h.images, idOf("small"))
-	assert.NotContains(t, h.images, idOf("double"))
+	assert.Contains(t, h.Images, idOf("small"))
+	assert.NotContains(t, h.Images, idOf("double"))
 	assert.Len(t, r.Removed, 3)
 
-	h.put("", idOf("double"), imageOf(t, "a 1"))
-	small, _ := testCatalog(t).Lookup("small")
-	delete(h.tags, small.Tag())
-	delete(h.images, idOf("small"))
+	h.Put("", idOf("double"), imagestest.ImageOf(t, "a 1"))
+	small, _ := imagestest.Catalog(t).Lookup("small")
+	delete(h.Tags, small.Tag())
+	delete(h.Images, idOf("small"))
 	_, err = Images(t.Context(), h, []lock.Lock{l}, opts)
 	require.NoError(t, err)
-	assert.Contains(t, h.images, idOf("double"))
+	assert.Contains(t, h.Images, idOf("double"))
 }
 
 // What a killed build has left goes with its temporary base, but not at once: the
 // build may be under way.
 func TestPruneRemovesWhatAKilledBuildLeft(t *testing.T) {
 	h, l, opts := pruneHost(t)
-	h.put("evalbox-base/small:1", idOf("base"), imageOf(t, "base 1"))
-	step, last := imageOf(t, "step 1"), imageOf(t, "last 1")
+	h.Put("evalbox-base/small:1", idOf("base"), imagestest.ImageOf(t, "base 1"))
+	step, last := imagestest.ImageOf(t, "step 1"), imagestest.ImageOf(t, "last 1")
 	step.Parent, last.Parent = idOf("base"), idOf("step")
-	h.put("", idOf("step"), step)
-	h.put("", idOf("last"), last)
+	h.Put("", idOf("step"), step)
+	h.Put("", idOf("last"), last)
 
 	opts.Now = time.Unix(0, 0).Add(time.Minute)
 	_, err := Images(t.Context(), h, []lock.Lock{l}, opts)
 	require.NoError(t, err)
-	assert.Contains(t, h.images, idOf("last"), "made a minute ago")
+	assert.Contains(t, h.Images, idOf("last"), "made a minute ago")
 
 	opts.UnusedFor = 0
 	r, err := Images(t.Context(), h, []lock.Lock{l}, opts)
 	require.NoError(t, err)
 	assert.Len(t, r.Removed, 3, "the build, free and nameless")
 	for _, id := range []string{"base", "step", "last"} {
-		assert.NotContains(t, h.images, idOf(id))
+		assert.NotContains(t, h.Images, idOf(id))
 	}
 }
 

@@ -1,7 +1,6 @@
 package push
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -30,34 +29,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/images/imagestest"
 	"github.com/evalbox/evalbox/images/pull"
 )
 
-// member is one of an archive: a link if it has a target.
-type member struct{ name, body, link string }
+type member = imagestest.Member
 
 // tarOf is an archive.
 func tarOf(t *testing.T, all ...member) string {
 	t.Helper()
-	var text bytes.Buffer
-	out := tar.NewWriter(&text)
-	for _, m := range all {
-		header := &tar.Header{Name: m.name, Mode: 0o644, Size: int64(len(m.body)), Typeflag: tar.TypeReg}
-		if m.link != "" {
-			header.Typeflag, header.Linkname = tar.TypeSymlink, m.link
-		}
-		require.NoError(t, out.WriteHeader(header))
-		_, err := io.WriteString(out, m.body)
-		require.NoError(t, err)
-	}
-	require.NoError(t, out.Close())
-	return text.String()
+	return string(imagestest.Tar(t, all...))
 }
 
 // layerOf is an unpacked layer with one file.
 func layerOf(t *testing.T, text string) string {
 	t.Helper()
-	return tarOf(t, member{name: "file", body: text})
+	return tarOf(t, member{Name: "file", Body: text})
 }
 
 func packed(t *testing.T, text string) string {
@@ -101,9 +88,9 @@ func dockerArchive(t *testing.T) (archive []member, config string, layers []stri
 	layers = []string{layerOf(t, "one"), layerOf(t, "two"), layerOf(t, "one")}
 	config = configOf(t, "amd64", layers...)
 	return []member{
-		{name: "c.json", body: config}, {name: "a/layer.tar", body: layers[0]}, {name: "b/layer.tar", body: packed(t, layers[1])},
-		{name: "d/layer.tar", link: "../a/layer.tar"},
-		{name: "manifest.json", body: asJSON(t, []any{map[string]any{"Config": "c.json", "Layers": []string{"a/layer.tar", "b/layer.tar", "d/layer.tar"}}})},
+		{Name: "c.json", Body: config}, {Name: "a/layer.tar", Body: layers[0]}, {Name: "b/layer.tar", Body: packed(t, layers[1])},
+		{Name: "d/layer.tar", Link: "../a/layer.tar"},
+		{Name: "manifest.json", Body: asJSON(t, []any{map[string]any{"Config": "c.json", "Layers": []string{"a/layer.tar", "b/layer.tar", "d/layer.tar"}}})},
 	}, config, layers
 }
 
@@ -115,7 +102,7 @@ func ociArchive(t *testing.T, pack func(*testing.T, string) string) (archive []m
 	blob, config := pack(t, layer), configOf(t, "arm64", layer)
 	add := func(body string, kind types.MediaType) v1.Descriptor {
 		h := hashOf(body)
-		archive = append(archive, member{name: "blobs/sha256/" + h.Hex, body: body})
+		archive = append(archive, member{Name: "blobs/sha256/" + h.Hex, Body: body})
 		return v1.Descriptor{MediaType: kind, Digest: h, Size: int64(len(body))}
 	}
 	layerType := types.OCILayer
@@ -133,7 +120,7 @@ func ociArchive(t *testing.T, pack func(*testing.T, string) string) (archive []m
 		SchemaVersion: 2, MediaType: types.OCIImageIndex,
 		Manifests: []v1.Descriptor{add(manifest, types.OCIManifestSchema1), missing, attested},
 	}), types.OCIImageIndex)
-	archive = append(archive, member{name: "index.json", body: asJSON(t, v1.IndexManifest{SchemaVersion: 2, Manifests: []v1.Descriptor{below}})})
+	archive = append(archive, member{Name: "index.json", Body: asJSON(t, v1.IndexManifest{SchemaVersion: 2, Manifests: []v1.Descriptor{below}})})
 	return archive, manifest
 }
 
@@ -262,40 +249,40 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	with := func(all []member, m member) []member {
 		changed := []member{}
 		for _, each := range all {
-			if each.name != m.name {
+			if each.Name != m.Name {
 				changed = append(changed, each)
 			}
 		}
 		return append(changed, m)
 	}
 	listing := func(config string, layers ...string) member {
-		return member{name: "manifest.json", body: asJSON(t, []any{map[string]any{"Config": config, "Layers": layers}})}
+		return member{Name: "manifest.json", Body: asJSON(t, []any{map[string]any{"Config": config, "Layers": layers}})}
 	}
 	whole := tarOf(t, docker...)
 	many := []member{}
 	for i := range maxMembers + 1 {
-		many = append(many, member{name: strings.Repeat("x", i%50) + digest.FromBytes([]byte{byte(i), byte(i >> 8)}).Encoded()})
+		many = append(many, member{Name: strings.Repeat("x", i%50) + digest.FromBytes([]byte{byte(i), byte(i >> 8)}).Encoded()})
 	}
 	for what, c := range map[string]struct{ archive, want string }{
 		"empty":               {"", "is empty"},
 		"not a tar":           {strings.Repeat("x", 2000), "is not a tar archive"},
 		"cut off":             {whole[:len(whole)/2], "cut off"},
-		"other files":         {tarOf(t, member{name: "file"}), `no member "manifest.json"`},
-		"a member twice":      {tarOf(t, append(docker, member{name: "./c.json"})...), "two members"},
+		"other files":         {tarOf(t, member{Name: "file"}), `no member "manifest.json"`},
+		"a member twice":      {tarOf(t, append(docker, member{Name: "./c.json"})...), "two members"},
 		"many members":        {tarOf(t, many...), "more than 2000 members"},
-		"a large manifest":    {tarOf(t, member{name: "manifest.json", body: strings.Repeat(" ", maxText+1)}), "larger than"},
-		"a manifest in words": {tarOf(t, member{name: "manifest.json", body: "words"}), "manifest.json: invalid"},
-		"no image":            {tarOf(t, member{name: "manifest.json", body: "[]"}), "holds 0 images"},
-		"two images":          {tarOf(t, with(docker, member{name: "manifest.json", body: `[{"Config": "c.json"}, {"Config": "c.json"}]`})...), "holds 2 images"},
+		"a large manifest":    {tarOf(t, member{Name: "manifest.json", Body: strings.Repeat(" ", maxText+1)}), "larger than"},
+		"a manifest in words": {tarOf(t, member{Name: "manifest.json", Body: "words"}), "manifest.json: invalid"},
+		"no image":            {tarOf(t, member{Name: "manifest.json", Body: "[]"}), "holds 0 images"},
+		"two images":          {tarOf(t, with(docker, member{Name: "manifest.json", Body: `[{"Config": "c.json"}, {"Config": "c.json"}]`})...), "holds 2 images"},
 		"no configuration":    {tarOf(t, with(docker, listing("d.json"))...), `no member "d.json"`},
-		"a link to itself":    {tarOf(t, with(docker, member{name: "c.json", link: "c.json"})...), `no member "c.json"`},
-		"a link outside":      {tarOf(t, with(docker, member{name: "c.json", link: "/etc/passwd"})...), `no member "c.json"`},
+		"a link to itself":    {tarOf(t, with(docker, member{Name: "c.json", Link: "c.json"})...), `no member "c.json"`},
+		"a link outside":      {tarOf(t, with(docker, member{Name: "c.json", Link: "/etc/passwd"})...), `no member "c.json"`},
 		"a missing layer":     {tarOf(t, with(docker, listing("c.json", "a/layer.tar", "b/layer.tar", "e/layer.tar"))...), `no member "e/layer.tar"`},
 		"fewer layers":        {tarOf(t, with(docker, listing("c.json", "a/layer.tar"))...), "has 1 layers, and its configuration lists 3"},
-		"another layer":       {tarOf(t, with(docker, member{name: "a/layer.tar", body: layerOf(t, "other")})...), "layer 1: is sha256:"},
-		"a broken layer":      {tarOf(t, with(docker, member{name: "b/layer.tar", body: packed(t, layers[1])[:20]})...), "layer 2: "},
-		"a changed manifest":  {tarOf(t, with(oci, member{name: "blobs/sha256/" + hashOf(manifest).Hex, body: "{}"})...), "has another digest"},
-		"an index in words":   {tarOf(t, member{name: "index.json", body: "words"}), "index.json: "},
+		"another layer":       {tarOf(t, with(docker, member{Name: "a/layer.tar", Body: layerOf(t, "other")})...), "layer 1: is sha256:"},
+		"a broken layer":      {tarOf(t, with(docker, member{Name: "b/layer.tar", Body: packed(t, layers[1])[:20]})...), "layer 2: "},
+		"a changed manifest":  {tarOf(t, with(oci, member{Name: "blobs/sha256/" + hashOf(manifest).Hex, Body: "{}"})...), "has another digest"},
+		"an index in words":   {tarOf(t, member{Name: "index.json", Body: "words"}), "index.json: "},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := pushFile(t, "127.0.0.1:1", c.archive)

@@ -1,72 +1,58 @@
-package store
+package store_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
-	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/api/types/network"
-	"github.com/docker/docker/client"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/images/imagestest"
+	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/owner"
 )
 
-// A fakeHost has one image, whose file system is an archive.
-type fakeHost struct {
-	client.APIClient
-
-	root      string
-	exportErr error
-	removed   bool
-}
-
-func (h *fakeHost) ContainerCreate(ctx context.Context, _ *container.Config, _ *container.HostConfig,
-	_ *network.NetworkingConfig, _ *ocispec.Platform, _ string,
-) (container.CreateResponse, error) {
-	return container.CreateResponse{ID: "made"}, ctx.Err()
-}
-
-func (h *fakeHost) ContainerExport(context.Context, string) (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader([]byte(h.root))), h.exportErr
-}
-
-func (h *fakeHost) ContainerRemove(ctx context.Context, id string, _ container.RemoveOptions) error {
-	h.removed = id == "made"
-	return ctx.Err()
-}
-
-// Whatever happens while an image is read, the container for it is removed.
+// An image is read through a container that has no network, and that others find if its
+// maker dies. Whatever happens meanwhile, the container is removed.
 func TestContentsCleansUp(t *testing.T) {
 	for name, c := range map[string]struct {
-		host fakeHost
-		want string
+		root      string
+		exportErr error
+		want      string
 	}{
-		"an empty archive": {fakeHost{}, ""},
-		"export fails":     {fakeHost{exportErr: errors.New("no export")}, "no export"},
-		"garbage":          {fakeHost{root: strings.Repeat("x", 2000)}, "reading the file system of the image"},
+		"an empty archive": {"", nil, ""},
+		"export fails":     {"", errors.New("no export"), "no export"},
+		"garbage":          {strings.Repeat("x", 2000), nil, "reading the file system of the image"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Docker{APIClient: &c.host}.Contents(t.Context(), "sha256:x")
+			h := imagestest.New(t)
+			h.Put("", "sha256:x", imagestest.Image{Root: []byte(c.root)})
+			h.Fail["export"] = c.exportErr
+			_, err := store.Docker{APIClient: h}.Contents(t.Context(), "sha256:x")
 			if c.want == "" {
 				require.NoError(t, err)
 			} else {
 				require.ErrorContains(t, err, c.want)
 			}
-			assert.True(t, c.host.removed)
+			require.Len(t, h.Removed, 1)
+			removed := h.Removed[0]
+			assert.Equal(t, "none", removed.HostConfig.NetworkMode)
+			assert.Regexp(t, "^/evalbox_reader-", removed.Names[0])
+			assert.Equal(t, "sha256:x", removed.Labels[store.LabelReader])
+			assert.Equal(t, owner.This().String(), removed.Labels[owner.LabelOwner])
+			assert.Equal(t, "true", removed.Labels[owner.LabelManaged])
+			assert.NotEmpty(t, removed.Labels[owner.LabelDeadline])
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	h := &fakeHost{}
-	_, err := Docker{APIClient: h}.Contents(ctx, "sha256:x")
+	h := imagestest.New(t)
+	_, err := store.Docker{APIClient: h}.Contents(ctx, "sha256:x")
 	require.ErrorIs(t, err, context.Canceled)
-	assert.False(t, h.removed, "nothing was made")
+	assert.Empty(t, h.Calls, "nothing was made")
 }
 
 func TestAbove(t *testing.T) {
@@ -77,7 +63,7 @@ func TestAbove(t *testing.T) {
 		{ID: "d", ParentID: "c"}, {ID: "used", ParentID: "d", RepoTags: []string{"x:1"}},
 		{ID: "e", ParentID: "d"},
 	}
-	ids, used := Above(all, "base")
+	ids, used := store.Above(all, "base")
 	assert.Equal(t, []string{"b", "a", "e"}, ids)
 	assert.True(t, used)
 }

@@ -29,12 +29,10 @@ import (
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/harness/contract/adapter"
 	"github.com/evalbox/evalbox/harness/contract/registry"
-	"github.com/evalbox/evalbox/images"
+	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/internal/schematest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
-	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // These tests run on the real engine with the debian image, and with an image made of it that
@@ -67,7 +65,7 @@ func newToolbox(t *testing.T, image, tools string, adapters map[string]string) *
 	profiles, err := policy.ParseProfiles(configs.Profiles(), "profiles.yaml")
 	require.NoError(t, err)
 	permitted := policy.Policy{AllowEgress: policy.API, AllowPrivateEgress: true}
-	runner := newRunner(t, filepath.Join(dir, "state"), permitted)
+	runner := runnertest.New(t, sandbox.WithPolicy(permitted))
 	h, err := contract.New(runner, contract.Options{
 		Rules: contract.Rules{Registry: known, Profiles: profiles, Adapters: found}, Root: root, Policy: permitted,
 		Request: sandbox.Request{Image: image}, Approvals: contract.Approvals{Dir: filepath.Join(dir, "approvals")},
@@ -75,25 +73,6 @@ func newToolbox(t *testing.T, image, tools string, adapters map[string]string) *
 	})
 	require.NoError(t, err)
 	return &toolbox{h, t, root, image}
-}
-
-func newRunner(t *testing.T, state string, permitted policy.Policy) *sandbox.Runner {
-	t.Helper()
-	catalog, err := images.LoadCatalog(configs.Images(), "configs/images.yaml")
-	require.NoError(t, err)
-	daemon, err := docker.FromEnv()
-	require.NoError(t, err)
-	runner, err := sandbox.New(sandbox.WithEngine(daemon), sandbox.WithCatalog(catalog), sandbox.WithStateDir(state), sandbox.WithPolicy(permitted))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		containers, err := runner.Containers(context.Background())
-		require.NoError(t, err)
-		for _, c := range containers {
-			require.NotEqual(t, state, c.Labels[spec.LabelState], "container %s is left behind", c.Name)
-		}
-		require.NoError(t, runner.Close())
-	})
-	return runner
 }
 
 // call calls an adapter, and checks the wire form of the outcome.
@@ -319,7 +298,7 @@ func toolImage(t *testing.T) string {
 	api, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = api.Close() })
-	plan, err := newRunner(t, t.TempDir(), policy.Policy{}).Plan(t.Context(), sandbox.Request{Image: "debian", Command: []string{"true"}})
+	plan, err := runnertest.New(t).Plan(t.Context(), sandbox.Request{Image: "debian", Command: []string{"true"}})
 	require.NoError(t, err)
 	created, err := api.ContainerCreate(t.Context(), &container.Config{Image: plan.Class.Image.ID, Cmd: []string{"true"}}, nil, nil, nil, "")
 	require.NoError(t, err)
