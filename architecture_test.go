@@ -70,7 +70,7 @@ var importTable = []struct {
 	{"sandbox/gpu", []string{"sandbox/spec", "sandbox/metrics", "internal/fsx"}},
 	{"sandbox/observe", []string{"result", "sandbox/spec", "sandbox/engine", "sandbox/record", "sandbox/outcome", "internal/fsx"}},
 	{"sandbox", []string{"result", "policy", "images", "images/lock", "sandbox/spec", "sandbox/plan", "sandbox/hostpath", "sandbox/engine", "sandbox/engine/wire", "sandbox/record", "sandbox/outcome", "sandbox/collect", "sandbox/stream", "sandbox/metrics", "sandbox/stop", "sandbox/tree", "sandbox/stage", "sandbox/egress", "sandbox/gpu", "sandbox/handover", "sandbox/uid", "sandbox/observe", "internal/fsx", "internal/owner", "internal/atend", "internal/text"}},
-	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox/engine/kubernetes", "sandbox", "sandbox/probe", "internal/fsx", "internal/text", "internal/dockerhost"}},
+	{"sandbox/doctor", []string{"result", "policy", "sandbox/spec", "sandbox/engine", "sandbox/engine/docker", "sandbox", "sandbox/probe", "internal/fsx", "internal/text", "internal/dockerhost"}},
 	{"sandbox/probe", []string{"result", "policy", "sandbox/spec", "sandbox", "internal/fsx", "internal/treehash"}},
 	{"harness/trial", []string{"policy", "internal/fsx", "internal/text", "internal/atend"}},
 	{"harness/evaluate", append(slices.Clone(belowHarness), "sandbox/metrics", "sandbox/stop", "configs")},
@@ -92,7 +92,7 @@ var importTable = []struct {
 	{"internal/terminal", nil},
 	{"internal/owner", nil},
 	{"internal/dockerhost", []string{"sandbox/engine", "internal/text"}},
-	{"internal/settings", []string{"policy", "configs", "images", "images/lock", "sandbox/spec", "sandbox/stop", "sandbox/engine", "sandbox/engine/docker", "sandbox/engine/kubernetes", "sandbox/record", "sandbox/uid", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
+	{"internal/settings", []string{"policy", "configs", "images", "images/lock", "sandbox/spec", "sandbox/stop", "sandbox/engine", "sandbox/engine/docker", "sandbox/record", "sandbox/uid", "sandbox", "internal/fsx", "internal/text", "internal/dockerhost"}},
 	{"internal/render", []string{"result", "policy", "images/lock", "images/packages", "images/prune", "sandbox/spec", "sandbox/record", "sandbox", "sandbox/gpu", "harness/evaluate", "harness/contract", "harness/invoke", "harness/gate", "internal/text", "internal/terminal"}},
 	{"internal/plot", []string{"internal/text", "internal/terminal"}},
 	{"internal/browse", []string{"result", "policy", "sandbox/spec", "sandbox/record", "sandbox/metrics", "sandbox/gpu", "harness/contract", "harness/trial", "internal/fsx", "internal/plot", "internal/render", "internal/terminal", "internal/text"}},
@@ -264,6 +264,19 @@ func TestResultImportsOnlyTheStandardLibrary(t *testing.T) {
 		assert.True(t, isStandard || path == module+"/result", "result depends on %s", path)
 	}
 	assert.Contains(t, standard, "encoding/json")
+}
+
+// TestEmbeddersCompileLittle: a Go program that calls Run is built without the engine for Kubernetes, which
+// alone needs more than 200 packages.
+func TestEmbeddersCompileLittle(t *testing.T) {
+	const most = 400
+	for _, goos := range []string{"linux", "darwin"} {
+		packages := goList(t, goos, "-deps", ".")
+		assert.LessOrEqual(t, len(packages), most, goos)
+		for _, p := range packages {
+			assert.False(t, strings.HasPrefix(p.ImportPath, "k8s.io/"), "%s of %s", p.ImportPath, goos)
+		}
+	}
 }
 
 // TestEvaluationsRunNothingThemselves: a script is run by the sandbox only, as a program
