@@ -31,14 +31,13 @@ func TestNewOnKubernetes(t *testing.T) {
 	require.Contains(t, hinted.Hint(), "github.com/evalbox/evalbox/sandbox/engine/kubernetes")
 	require.Contains(t, hinted.Hint(), "sandbox.WithKubernetes(kubernetes.Connect)")
 
-	fake := enginetest.NewFake(nil)
 	namespaces := []string{}
 	connect := func(c engine.Cluster) (engine.Engine, error) {
 		namespaces = append(namespaces, c.Namespace)
-		return fake, nil
+		return enginetest.NewFake(nil), nil
 	}
-	for _, options := range [][]sandbox.Option{{sandbox.WithKubernetes(connect)}, {sandbox.WithKubernetes(connect), sandbox.WithEngine(fake)}} {
-		runner, err := evalbox.New(options...)
+	for _, options := range [][]sandbox.Option{{}, {sandbox.WithEngine(enginetest.NewFake(nil))}} {
+		runner, err := evalbox.New(append(options, sandbox.WithKubernetes(connect))...)
 		require.NoError(t, err)
 		info, err := runner.Sandbox.Info(t.Context())
 		require.NoError(t, err)
