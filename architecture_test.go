@@ -243,6 +243,19 @@ func TestResultImportsOnlyTheStandardLibrary(t *testing.T) {
 	assert.Contains(t, standard, "encoding/json")
 }
 
+// TestEmbeddersCompileLittle: a Go program that calls Run is built without the engine for Kubernetes, which
+// alone needs more than 200 packages.
+func TestEmbeddersCompileLittle(t *testing.T) {
+	const most = 400
+	for _, goos := range []string{"linux", "darwin"} {
+		packages := goList(t, goos, "-deps", ".")
+		assert.LessOrEqual(t, len(packages), most, goos)
+		for _, p := range packages {
+			assert.False(t, strings.HasPrefix(p.ImportPath, "k8s.io/"), "%s of %s", p.ImportPath, goos)
+		}
+	}
+}
+
 // TestEvaluationsRunNothingThemselves: a script is run by the sandbox only, as a program
 // of its own (EX-041). Nothing of the harness can start a process or load code.
 func TestEvaluationsRunNothingThemselves(t *testing.T) {

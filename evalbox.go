@@ -63,6 +63,11 @@ type Runner struct {
 // and of the environment. An unusable setting is an error with its place. Nothing is logged, and
 // the engine is not asked yet. The options replace what the settings say. The caller closes the
 // runner.
+//
+// The engine for Docker is always there. The engine for Kubernetes nearly doubles the size of a program,
+// so it is an option, without which settings that say "engine: kubernetes" are refused:
+//
+//	runner, err := evalbox.New(sandbox.WithKubernetes(kubernetes.Connect))
 func New(options ...sandbox.Option) (*Runner, error) {
 	s, err := settings.Load("", nil)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 )
 
 // A script, with its data in ./input, its output on the terminal, and a time limit.
@@ -44,6 +45,16 @@ func ExampleCommand() {
 		return
 	}
 	fmt.Print(res.Stdout)
+}
+
+// A program whose settings may say engine: kubernetes.
+func ExampleNew_kubernetes() {
+	runner, err := evalbox.New(sandbox.WithKubernetes(kubernetes.Connect))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer runner.Close()
 }
 
 // One runner for many runs. In tests an engine in memory takes the place of the real one.

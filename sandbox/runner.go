@@ -55,7 +55,10 @@ const (
 
 // Runner runs programs on one engine. Its methods may be called concurrently.
 type Runner struct {
-	engine  engine.Engine
+	engine engine.Engine
+	// open opens the engine if no option gives one. connect is its way to a cluster; nil for none.
+	open    func(connect engine.Connector) (engine.Engine, error)
+	connect engine.Connector
 	catalog images.Catalog
 	// images are the engine's references for names of the catalog; nil for the tags of the catalog.
 	images map[string]string
@@ -100,6 +103,25 @@ func WithEngine(e engine.Engine) Option {
 			}
 		}
 		r.engine = e
+		return nil
+	}
+}
+
+// WithEngineFrom sets how [New] opens the engine if no option gives one. open gets what
+// [WithKubernetes] gives, or nil.
+func WithEngineFrom(open func(connect engine.Connector) (engine.Engine, error)) Option {
+	return func(r *Runner) error {
+		r.open = open
+		return nil
+	}
+}
+
+// WithKubernetes lets the settings of evalbox.New choose a cluster. connect is Connect of the package
+// sandbox/engine/kubernetes, without which a program is about half as large. The option alone chooses nothing:
+// for a cluster whatever the settings say, give [WithEngine] what Connect returns.
+func WithKubernetes(connect engine.Connector) Option {
+	return func(r *Runner) error {
+		r.connect = connect
 		return nil
 	}
 }
@@ -173,7 +195,7 @@ func New(opts ...Option) (*Runner, error) {
 			return nil, err
 		}
 	}
-	if r.engine == nil {
+	if r.engine == nil && r.open == nil {
 		return nil, errors.New("sandbox: no engine is given; use WithEngine, for example with docker.FromEnv()")
 	}
 	if r.store == nil {
@@ -182,6 +204,12 @@ func New(opts ...Option) (*Runner, error) {
 			return nil, err
 		}
 		if r.store, err = record.Open(dir); err != nil {
+			return nil, err
+		}
+	}
+	if r.engine == nil {
+		var err error
+		if r.engine, err = r.open(r.connect); err != nil {
 			return nil, err
 		}
 	}

@@ -62,7 +62,7 @@ func connect() (containers.Engine, error) {
 		return docker.FromEnv()
 	}
 	// The pods of many runs share the node.
-	return kubernetes.Connect(kubernetes.Config{Programs: os.Getenv("EVALBOX_KUBERNETES_PROGRAMS"), CPUShare: 0.05})
+	return kubernetes.Connect(containers.Cluster{Programs: os.Getenv("EVALBOX_KUBERNETES_PROGRAMS"), CPUShare: 0.05})
 }
 
 func runtimeName() string { return os.Getenv("EVALBOX_HOSTILE_RUNTIME") }

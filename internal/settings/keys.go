@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/evalbox/evalbox/policy"
-	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -118,7 +118,7 @@ func keysOf(s *Settings) []key {
 	}
 	all = append(all, key{name: "engine", kind: "kind", help: "docker, or kubernetes: the cluster of the settings kubernetes.*", trusted: true,
 		set: to(&s.EngineKind, readWord(Docker, Kubernetes))})
-	for _, k := range clusterKeys(&s.Kubernetes, &s.ClusterImages) {
+	for _, k := range clusterKeys(&s.Cluster, &s.ClusterImages) {
 		k.name, k.trusted = "kubernetes."+k.name, true
 		all = append(all, k)
 	}
@@ -152,7 +152,7 @@ func keysOf(s *Settings) []key {
 }
 
 // clusterKeys are the keys below kubernetes, with c and images as their targets.
-func clusterKeys(c *kubernetes.Config, images *map[string]string) []key {
+func clusterKeys(c *engine.Cluster, images *map[string]string) []key {
 	return []key{
 		{name: "kubeconfig", set: to(&c.Kubeconfig, readText)},
 		{name: "context", set: to(&c.Context, readText)},

@@ -34,7 +34,7 @@ func TestLeftContainerIsLogged(t *testing.T) {
 
 	read, write := io.Pipe()
 	log := slog.New(slog.NewTextHandler(write, nil))
-	e, err := Settings{}.OpenEngine(log)
+	e, err := Settings{}.OpenEngine(log, nil)
 	require.NoError(t, err)
 	c, err := e.Open(t.Context(), engine.Ref{ID: "c1", Nonce: wire.NewNonce().String()}, engine.Streams{})
 	require.NoError(t, err)

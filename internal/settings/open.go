@@ -19,7 +19,6 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
@@ -98,13 +97,21 @@ func (s Settings) Client() (*dockerhost.Client, error) {
 	return endpoint.Client()
 }
 
-// OpenEngine opens the engine for runs: that of Client, or a cluster. Failures that have no caller, such as that of a
-// removal in the background, are logged. The caller closes the engine.
-func (s Settings) OpenEngine(log *slog.Logger) (engine.Engine, error) {
-	if s.EngineKind == Kubernetes {
-		return kubernetes.Connect(s.Kubernetes)
+// OpenEngine opens the engine for runs: the engine of Client, or a cluster through connect, which is nil in
+// a program without Kubernetes. Failures that have no caller, such as the failure of a removal in the
+// background, are logged. The caller closes the engine.
+func (s Settings) OpenEngine(log *slog.Logger, connect engine.Connector) (engine.Engine, error) {
+	switch {
+	case s.EngineKind != Kubernetes:
+		return docker.Connect(s.Engine, docker.WithLogger(log))
+	case connect == nil:
+		return nil, &Error{
+			Err: fmt.Errorf("%s: engine %q: this program does not contain it", s.origin("engine").Source, Kubernetes),
+			Advice: "import github.com/evalbox/evalbox/sandbox/engine/kubernetes, and give evalbox.New the option " +
+				"sandbox.WithKubernetes(kubernetes.Connect)",
+		}
 	}
-	return docker.Connect(s.Engine, docker.WithLogger(log))
+	return connect(s.Cluster)
 }
 
 // Runner makes the runner that the settings describe, with further options. The caller closes it.
@@ -121,13 +128,9 @@ func (s Settings) Runner(log *slog.Logger, more ...sandbox.Option) (*sandbox.Run
 	if err != nil {
 		return nil, err
 	}
-	engine, err := s.OpenEngine(log)
-	if err != nil {
-		return nil, err
-	}
 	options := []sandbox.Option{
-		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.Policy()), sandbox.WithStateDir(dir),
-		sandbox.WithEngine(engine), sandbox.WithLogger(log), sandbox.WithKeeper(),
+		sandbox.WithCatalog(catalog), sandbox.WithPolicy(s.Policy()), sandbox.WithStateDir(dir), sandbox.WithLogger(log), sandbox.WithKeeper(),
+		sandbox.WithEngineFrom(func(connect engine.Connector) (engine.Engine, error) { return s.OpenEngine(log, connect) }),
 	}
 	if s.EngineKind == Kubernetes {
 		options = append(options, sandbox.WithImages(s.ClusterImages))
@@ -141,11 +144,7 @@ func (s Settings) Runner(log *slog.Logger, more ...sandbox.Option) (*sandbox.Run
 	if s.UIDRange != "" {
 		options = append(options, sandbox.WithUIDs(s.UIDRange))
 	}
-	runner, err := sandbox.New(append(options, more...)...)
-	if err != nil {
-		return nil, errors.Join(err, engine.Close())
-	}
-	return runner, nil
+	return sandbox.New(append(options, more...)...)
 }
 
 const lockName = "images.lock"

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 )
 
 // The kinds of engines.
@@ -62,11 +62,11 @@ type Settings struct {
 
 	AllowUnlocked bool
 	// EngineKind is [Docker] or [Kubernetes]; empty is Docker. Engine is the address of the Docker
-	// engine; the zero value is that of the docker command. Kubernetes selects the cluster, and
+	// engine; the zero value is that of the docker command. Cluster selects the cluster, and
 	// ClusterImages are its images for names of the catalog.
 	EngineKind    string
 	Engine        docker.Address
-	Kubernetes    kubernetes.Config
+	Cluster       engine.Cluster
 	ClusterImages map[string]string
 	// StateDir, GPUDir, CatalogFile and LockFile are paths; empty for the usual ones.
 	StateDir, GPUDir, CatalogFile, LockFile string
@@ -282,15 +282,17 @@ func (s *Settings) noDocker(kind value, name string, address value) error {
 }
 
 // shown is the value that is shown for a key.
-func (s *Settings) shown(key string) string {
-	return s.origins[slices.IndexFunc(s.origins, func(o Origin) bool { return o.Key == key })].Value
-}
+func (s *Settings) shown(key string) string { return s.origin(key).Value }
 
 // show replaces the value that is shown for a key, and returns its origin.
 func (s *Settings) show(key, value string) *Origin {
-	o := &s.origins[slices.IndexFunc(s.origins, func(o Origin) bool { return o.Key == key })]
+	o := s.origin(key)
 	o.Value = value
 	return o
+}
+
+func (s *Settings) origin(key string) *Origin {
+	return &s.origins[slices.IndexFunc(s.origins, func(o Origin) bool { return o.Key == key })]
 }
 
 // Origins are all keys with their values in the order of configs/sandbox.yaml. Paths that

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 )
 
 // alone loads settings of this environment without the user's file.
@@ -308,11 +308,11 @@ kubernetes:
 	s, err = alone(t, file, flags)
 	require.NoError(t, err)
 	require.Empty(t, s.Engine.Host)
-	require.Equal(t, kubernetes.Config{
+	require.Equal(t, engine.Cluster{
 		Namespace: "runs", Programs: "registry.example/programs" + digest, NodeSelector: map[string]string{"pool": "runs", "disk": "ssd"},
 		Tolerations: []string{"runs=only:NoSchedule"}, PullSecrets: []string{"one", "two"},
-		GPUResource: kubernetes.DefaultGPUResource, CPUShare: 1, ScheduleTimeout: 2 * time.Minute,
-	}, s.Kubernetes)
+		GPUResource: "nvidia.com/gpu", CPUShare: 1, ScheduleTimeout: 2 * time.Minute,
+	}, s.Cluster)
 	require.Equal(t, map[string]string{"debian": "registry.example:5000/debian" + digest}, s.ClusterImages)
 
 	flags["host"] = Flag{"unix:///c", "--host"}

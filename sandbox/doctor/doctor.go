@@ -16,7 +16,6 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -46,9 +45,9 @@ type Finding struct {
 
 // A Machine is the subject of an examination.
 type Machine struct {
-	// Address selects the Docker engine. Cluster, unless it is nil, selects a cluster instead.
+	// Address selects the Docker engine. Cluster, unless it is nil, examines a cluster instead.
 	Address docker.Address
-	Cluster *kubernetes.Config
+	Cluster func(context.Context) []Finding
 	// StateDir is the directory of records.
 	StateDir string
 	// Runner is nil if there is no engine at the address, or no cluster.
@@ -114,7 +113,7 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 // checkWay looks at the way to the engine, and, if it is a cluster, at the cluster.
 func (m Machine) checkWay(ctx context.Context) []Finding {
 	if m.Cluster != nil {
-		return m.checkCluster(ctx)
+		return m.Cluster(ctx)
 	}
 	return []Finding{checkAddress(dockerhost.Find(m.Address))}
 }

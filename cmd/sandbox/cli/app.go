@@ -17,6 +17,8 @@ import (
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 )
 
 // Streams connect a command to its caller.
@@ -158,10 +160,20 @@ func (a *App) With(do func(ctx context.Context, s settings.Settings, args []stri
 	}
 }
 
+// OpenEngine opens the engine that the settings choose, of any kind. The caller closes it.
+func (a *App) OpenEngine(s settings.Settings) (engine.Engine, error) {
+	return s.OpenEngine(a.Logger(), kubernetes.Connect)
+}
+
+// OpenRunner makes the runner that the settings describe, with further options. The caller closes it.
+func (a *App) OpenRunner(s settings.Settings, more ...sandbox.Option) (*sandbox.Runner, error) {
+	return s.Runner(a.Logger(), append([]sandbox.Option{sandbox.WithKubernetes(kubernetes.Connect)}, more...)...)
+}
+
 // WithRunner is [App.With] for a command that asks the engine. It opens a runner and closes it.
 func (a *App) WithRunner(do func(ctx context.Context, s settings.Settings, runner *sandbox.Runner, args []string) error) func(*cobra.Command, []string) error {
 	return a.With(func(ctx context.Context, s settings.Settings, args []string) error {
-		runner, err := s.Runner(a.Logger())
+		runner, err := a.OpenRunner(s)
 		if err != nil {
 			return err
 		}

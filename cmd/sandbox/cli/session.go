@@ -55,7 +55,7 @@ type Session struct {
 // programs with the caller: the output, the waits for GPUs and for the engine, and the signals. The caller closes the
 // session.
 func (a *App) Begin(ctx context.Context, s settings.Settings, view View, more ...sandbox.Option) (*Session, error) {
-	runner, err := s.Runner(a.Logger(), more...)
+	runner, err := a.OpenRunner(s, more...)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ type waiting struct {
 func (a *App) waits(s settings.Settings) *waiting {
 	limit := s.GPUWait
 	if s.EngineKind == settings.Kubernetes { // its scheduler hands GPUs out
-		limit = s.Kubernetes.ScheduleTimeout
+		limit = s.Cluster.ScheduleTimeout
 	}
 	return &waiting{show: func(why string) {
 		if !s.Quiet {

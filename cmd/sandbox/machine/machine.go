@@ -94,7 +94,7 @@ type doctorReport struct {
 func machine(a *cli.App, s settings.Settings) (m doctor.Machine, err error) {
 	m.Address = s.Engine
 	if s.EngineKind == settings.Kubernetes {
-		m.Cluster = &s.Kubernetes
+		m.Cluster = func(ctx context.Context) []doctor.Finding { return checkCluster(ctx, s) }
 	}
 	if findEngine(a, s) != nil {
 		store, err := s.Store()
@@ -108,7 +108,7 @@ func machine(a *cli.App, s settings.Settings) (m doctor.Machine, err error) {
 	if err != nil {
 		return m, err
 	}
-	if m.Runner, err = s.Runner(a.Logger()); err != nil {
+	if m.Runner, err = a.OpenRunner(s); err != nil {
 		return m, err
 	}
 	m.StateDir, m.Images = m.Runner.Store().Dir(), catalog.Names()
@@ -122,7 +122,7 @@ func findEngine(a *cli.App, s settings.Settings) error {
 		_, err := dockerhost.Find(s.Engine)
 		return err
 	}
-	engine, err := s.OpenEngine(a.Logger())
+	engine, err := a.OpenEngine(s)
 	if err != nil {
 		return err
 	}
@@ -341,7 +341,7 @@ func askEngine(ctx context.Context, a *cli.App) *engineVersion {
 	if err != nil {
 		return nil
 	}
-	engine, err := s.OpenEngine(a.Logger())
+	engine, err := a.OpenEngine(s)
 	if err != nil {
 		return nil
 	}

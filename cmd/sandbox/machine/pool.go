@@ -75,7 +75,7 @@ func keepPool(ctx context.Context, a *cli.App, s settings.Settings) (err error) 
 	}
 	// Containers wait as long as the pool does: a pool without containers is of no use.
 	bounds := sandbox.Pool{Size: size, Memory: int64(s.PoolMemory), Age: max(sandbox.DefaultPoolAge, s.PoolIdle)}
-	runner, err := s.Runner(a.Logger(), sandbox.WithPool(bounds))
+	runner, err := a.OpenRunner(s, sandbox.WithPool(bounds))
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func BenchmarkStart(b *testing.B) {
 	image, program := os.Getenv("EVALBOX_KUBERNETES_IMAGE"), []string{"python3", "-c", "pass"}
 	programs := os.Getenv("EVALBOX_KUBERNETES_PROGRAMS")
 	require.NotEmpty(b, programs, "this needs a cluster: hack/engine run kubernetes")
-	e, err := kubernetes.Connect(kubernetes.Config{Programs: programs, CPUShare: 0.05})
+	e, err := kubernetes.Connect(engine.Cluster{Programs: programs, CPUShare: 0.05})
 	require.NoError(b, err)
 	defer e.Close()
 	resolved, err := e.Resolve(b.Context(), image)
@@ -76,7 +76,7 @@ func BenchmarkStart(b *testing.B) {
 	})
 	// A whole run, with a script and an input of 1 MB.
 	whole := func(b *testing.B, size int) {
-		e, err := kubernetes.Connect(kubernetes.Config{Programs: programs, CPUShare: 0.05})
+		e, err := kubernetes.Connect(engine.Cluster{Programs: programs, CPUShare: 0.05})
 		require.NoError(b, err)
 		r, err := sandbox.New(sandbox.WithEngine(e), sandbox.WithStateDir(b.TempDir()), sandbox.WithPool(sandbox.Pool{Size: size}))
 		require.NoError(b, err)

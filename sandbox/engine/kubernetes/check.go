@@ -57,11 +57,10 @@ const (
 	textBytes = 400
 )
 
-// Check examines the cluster of a configuration for runs with a runtime class, which may be empty. It
-// changes nothing. What the account may not see is a finding, not an error. An error says that no
-// cluster answers.
-func Check(ctx context.Context, config Config, runtimeClass string) (Report, error) {
-	connected, err := Connect(config)
+// Check examines a cluster for runs with a runtime class, which may be empty. It changes nothing. What
+// the account may not see is a finding, not an error. An error says that no cluster answers.
+func Check(ctx context.Context, to engine.Cluster, runtimeClass string) (Report, error) {
+	connected, err := Connect(to)
 	if err != nil {
 		return Report{}, err
 	}

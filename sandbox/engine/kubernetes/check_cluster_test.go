@@ -26,7 +26,7 @@ import (
 
 // account creates a namespace that enforces the restricted profile, with an account that has these
 // permissions, and returns a configuration with its token.
-func account(t *testing.T, permissions []kubernetes.Permission) kubernetes.Config {
+func account(t *testing.T, permissions []kubernetes.Permission) engine.Cluster {
 	t.Helper()
 	c := config(t)
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

@@ -23,16 +23,16 @@ import (
 )
 
 // config is that of the cluster of hack/engine. Without a cluster the tests fail: make test provides it.
-func config(t *testing.T) kubernetes.Config {
+func config(t *testing.T) engine.Cluster {
 	t.Helper()
 	programs := os.Getenv("EVALBOX_KUBERNETES_PROGRAMS")
 	require.NotEmpty(t, programs, "these tests need a cluster: make test-kubernetes")
-	return kubernetes.Config{Programs: programs, Window: 5 * time.Second, CPUShare: 0.05}
+	return engine.Cluster{Programs: programs, Window: 5 * time.Second, CPUShare: 0.05}
 }
 
 // TestConformance runs the suite of every engine on a real cluster.
 func TestConformance(t *testing.T) {
-	connect := func(t *testing.T, config kubernetes.Config) engine.Engine {
+	connect := func(t *testing.T, config engine.Cluster) engine.Engine {
 		t.Helper()
 		e, err := kubernetes.Connect(config)
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ func TestConnectWithoutACluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for path, says := range map[string]string{"": "neither a kubeconfig file", "/no/such/file": "/no/such/file"} {
-		_, err := Connect(Config{Programs: "registry.example/init@sha256:0", Kubeconfig: path})
+		_, err := Connect(engine.Cluster{Programs: "registry.example/init@sha256:0", Kubeconfig: path})
 		require.ErrorIs(t, err, engine.ErrUnavailable)
 		require.ErrorContains(t, err, says)
 		var hint interface{ Hint() string }

@@ -42,7 +42,7 @@ type lab struct {
 	t         *testing.T
 	k         *client.Clientset
 	namespace string
-	config    kubernetes.Config
+	config    engine.Cluster
 }
 
 func newLab(t *testing.T, labels map[string]string) *lab {

@@ -4,20 +4,21 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/kubernetes"
 )
 
 // The cluster that kubectl would use here.
 func ExampleConnect() {
-	engine, err := kubernetes.Connect(kubernetes.Config{
+	e, err := kubernetes.Connect(engine.Cluster{
 		Namespace: "evalbox",
 		Programs:  "registry.example/team/evalbox-init@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	})
 	if err != nil {
 		panic(err)
 	}
-	defer engine.Close()
-	info, err := engine.Info(context.Background())
+	defer e.Close()
+	info, err := e.Info(context.Background())
 	if err != nil {
 		panic(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // TestDevicesAreRefused checks that a run that names devices does not start without them.
 func TestDevicesAreRefused(t *testing.T) {
-	e, err := newAdapter(Config{Programs: "registry.example/init@sha256:0"}, &rest.Config{Host: "https://127.0.0.1:1"})
+	e, err := newAdapter(cluster{Programs: "registry.example/init@sha256:0"}, &rest.Config{Host: "https://127.0.0.1:1"})
 	require.NoError(t, err)
 	defer e.Close()
 	for _, gpus := range []spec.GPURequest{{All: true}, {IDs: []string{"0"}}} {
@@ -31,7 +31,7 @@ func TestDevicesAreRefused(t *testing.T) {
 
 // TestGPUsInThePlan: a number of GPUs is in the limits of the program's container, or in a claim.
 func TestGPUsInThePlan(t *testing.T) {
-	p := plan{config: Config{GPUResource: "example.com/gpu", CPUShare: 1}, meta: engine.Meta{Name: "evalbox-x"},
+	p := plan{config: cluster{GPUResource: "example.com/gpu", CPUShare: 1}, meta: engine.Meta{Name: "evalbox-x"},
 		class: spec.Class{User: "1:1", Image: spec.Image{Digest: "x@sha256:0"}, GPUs: spec.GPURequest{Count: 2}}}
 	job, err := p.job()
 	require.NoError(t, err)

@@ -11,6 +11,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,49 +42,10 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// Config selects a cluster, and says how pods are made there.
-type Config struct {
-	// Kubeconfig and Context are found as kubectl finds them if they are empty: KUBECONFIG, else
-	// the file in the home directory, else the service account of the pod that this process is in.
-	Kubeconfig, Context string
-	// Namespace is that of the Jobs; empty for the one of the context.
-	Namespace string
-	// Programs is the image with the programs of evalbox, by digest.
-	Programs string
-	// NodeSelector, Tolerations ("KEY=VALUE:EFFECT" or "KEY:EFFECT"), PriorityClass and PullSecrets
-	// are those of the pods.
-	NodeSelector  map[string]string
-	Tolerations   []string
-	PriorityClass string
-	PullSecrets   []string
-	// Queue is a LocalQueue of Kueue; empty for none.
-	Queue string
-	// GPUResource is the name of GPUs in the cluster; empty for nvidia.com/gpu. With GPUDeviceClass,
-	// runs get devices of that class by a resource claim instead.
-	GPUResource, GPUDeviceClass string
-	// Seccomp is a profile on the nodes (localhostProfile); empty for RuntimeDefault.
-	Seccomp string
-	// CPUShare is the part of its processors that a pod reserves (its request), above 0 and at most
-	// 1; 0 means 1. A smaller part puts more pods on a node, which then share its processors. Memory
-	// is always reserved whole.
-	CPUShare float64
-	// ScheduleTimeout bounds how long a pod may wait for a node, a quota or a queue; 0 means
-	// [DefaultScheduleTimeout].
-	ScheduleTimeout time.Duration
-	// AllowOpenNetwork permits programs to run where the network of their pods is not off.
-	AllowOpenNetwork bool
-	// Window is how long a controller may be away before its program is on its own; 0 means
-	// [engine.ReconnectBudget].
-	Window time.Duration
-}
+// cluster is an [engine.Cluster] with all that pods take from it.
+type cluster engine.Cluster
 
-// DefaultScheduleTimeout is [Config].ScheduleTimeout.
-const DefaultScheduleTimeout = 10 * time.Minute
-
-// DefaultGPUResource is [Config].GPUResource.
-const DefaultGPUResource = "nvidia.com/gpu"
-
-func (c Config) seccomp() *corev1.SeccompProfile {
+func (c cluster) seccomp() *corev1.SeccompProfile {
 	if c.Seccomp == "" {
 		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	}
@@ -91,7 +53,7 @@ func (c Config) seccomp() *corev1.SeccompProfile {
 }
 
 // gpus says how a pod asks for GPUs.
-func (c Config) gpus() spec.HostGPUs {
+func (c cluster) gpus() spec.HostGPUs {
 	if c.GPUDeviceClass != "" {
 		return spec.HostGPUs{Driver: spec.DriverClaim, Kind: c.GPUDeviceClass}
 	}
@@ -99,7 +61,7 @@ func (c Config) gpus() spec.HostGPUs {
 }
 
 // filter names the system call filter of every pod.
-func (c Config) filter() string {
+func (c cluster) filter() string {
 	if c.Seccomp == "" {
 		return string(corev1.SeccompProfileTypeRuntimeDefault)
 	}
@@ -110,7 +72,7 @@ var tolerationPattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([^=:]+)(=([^:]*))?(:(NoSchedule|PreferNoSchedule|NoExecute))?$`)
 })
 
-func (c Config) tolerations() (list []corev1.Toleration) {
+func (c cluster) tolerations() (list []corev1.Toleration) {
 	for _, text := range c.Tolerations {
 		part := tolerationPattern().FindStringSubmatch(text)
 		if part == nil {
@@ -125,7 +87,7 @@ func (c Config) tolerations() (list []corev1.Toleration) {
 	return list
 }
 
-func (c Config) check() error {
+func (c cluster) check() error {
 	var errs []error
 	if c.Programs == "" {
 		errs = append(errs, &policy.FieldError{Field: "kubernetes.programs", Rule: "names no image: every pod needs the programs of evalbox",
@@ -145,7 +107,7 @@ func (c Config) check() error {
 
 // adapter implements [engine.Engine].
 type adapter struct {
-	config Config
+	config cluster
 	rest   *rest.Config
 	api    clients
 	pods   *watcher
@@ -169,39 +131,31 @@ var (
 
 // Connect returns the engine of a cluster. It does not talk to the cluster yet. An error is a
 // [*policy.FieldError], or an [engine.ErrUnavailable] with a hint if no cluster is configured.
-func Connect(config Config) (engine.Engine, error) {
+func Connect(to engine.Cluster) (engine.Engine, error) {
 	silence()
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = config.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: config.Context}
-	overrides.Context.Namespace = config.Namespace
+	rules.ExplicitPath = to.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: to.Context}
+	overrides.Context.Namespace = to.Namespace
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	client, err := loader.ClientConfig()
 	if err != nil {
 		return nil, &connectError{err}
 	}
-	if config.Namespace, _, err = loader.Namespace(); err != nil {
+	if to.Namespace, _, err = loader.Namespace(); err != nil {
 		return nil, &connectError{err}
 	}
-	return newAdapter(config, client)
+	return newAdapter(cluster(to), client)
 }
 
-func newAdapter(config Config, client *rest.Config) (*adapter, error) {
+func newAdapter(config cluster, client *rest.Config) (*adapter, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	if config.ScheduleTimeout == 0 {
-		config.ScheduleTimeout = DefaultScheduleTimeout
-	}
-	if config.Window == 0 {
-		config.Window = engine.ReconnectBudget
-	}
-	if config.CPUShare == 0 {
-		config.CPUShare = 1
-	}
-	if config.GPUResource == "" {
-		config.GPUResource = DefaultGPUResource
-	}
+	config.ScheduleTimeout = cmp.Or(config.ScheduleTimeout, 10*time.Minute)
+	config.Window = cmp.Or(config.Window, engine.ReconnectBudget)
+	config.CPUShare = cmp.Or(config.CPUShare, 1)
+	config.GPUResource = cmp.Or(config.GPUResource, "nvidia.com/gpu")
 	client.QPS, client.Burst = 100, 200
 	client.UserAgent = "evalbox"
 	api, err := newClients(client, config.Namespace)

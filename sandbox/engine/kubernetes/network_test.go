@@ -44,7 +44,7 @@ func namespace(t *testing.T) (string, *rest.Config) {
 }
 
 // prepare prepares a container of a runtime class in a namespace.
-func prepare(t *testing.T, config kubernetes.Config, runtime string) (engine.Engine, engine.Container, error) {
+func prepare(t *testing.T, config engine.Cluster, runtime string) (engine.Engine, engine.Container, error) {
 	t.Helper()
 	e, err := kubernetes.Connect(config)
 	require.NoError(t, err)

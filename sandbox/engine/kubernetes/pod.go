@@ -141,7 +141,7 @@ func mountsOf(class spec.Class, sources engine.Sources, base string) ([]mount, e
 
 // plan is everything that a Job is made from.
 type plan struct {
-	config Config
+	config cluster
 	class  spec.Class
 	meta   engine.Meta
 	mounts []mount
