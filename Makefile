@@ -35,17 +35,20 @@ COSIGN_KEY    ?=
 PREFIX        ?= /usr/local
 SHARE         := $(DESTDIR)$(PREFIX)/share
 PACKAGES      ?= ./...
+# Those of hack, which is a module of its own: all or none, unless they are named.
+HACK_PACKAGES ?= $(filter ./...,$(PACKAGES))
 # The engines that the tests run on, one after the other; see hack/engine.
 ENGINES       ?= floor current
 # Where the tests in a browser write pictures; empty for nowhere.
 SCREENSHOTS   ?=
 GUIDES        ?=
-GUIDE_TEST    := go test -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./hack/guides -run TestGuides -guides=$(GUIDES) $(GUIDE_FLAGS)
+GUIDE_TEST    := go -C hack test -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./guides -run TestGuides -guides=$(GUIDES) $(GUIDE_FLAGS)
 # The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
 CLUSTERS      ?= kubernetes
 # What is tested on every engine. The scripts of the command line run on the first one, the guides on the current
 # one; the rest needs no engine.
-ON_EVERY      := ./sandbox/... ./images/... ./hack/hostile ./hack/faults/...
+ON_EVERY      := ./sandbox/... ./images/...
+HACK_ON_EVERY := ./hostile ./faults/...
 EXAMPLE       := run --input examples/digits/input examples/digits/train.py
 
 # The hostile suite writes its table here: probes against engines.
@@ -55,7 +58,8 @@ HOSTILE_TABLE := $(CURDIR)/.cache/hostile
 PYTHON        ?= /usr/bin/python3
 
 # Programs, vet and lint are compiled as the command is, so that one build of the dependencies serves all.
-GO_RUN        := CGO_ENABLED=0 go run -trimpath
+# The programs are in a module of their own, and their paths are relative to it.
+GO_RUN        := CGO_ENABLED=0 go -C hack run -trimpath
 
 # What says which engine is meant.
 ENGINE_ENV    := DOCKER_HOST,DOCKER_CONTEXT,DOCKER_CONFIG,DOCKER_TLS,DOCKER_TLS_VERIFY,DOCKER_CERT_PATH,DOCKER_API_VERSION
@@ -98,7 +102,7 @@ completions: build ## write the completions for bash, zsh and fish: bin/completi
 .PHONY: init-image
 init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-init.tar (ARCH=amd64)
 	@CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/porter-$(ARCH) ./cmd/sandbox-porter
-	@$(GO_RUN) ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
+	@$(GO_RUN) ./initimage -arch $(ARCH) -porter ../bin/porter-$(ARCH) -o $(abspath $(INIT_IMAGE))
 	@echo '$(INIT_IMAGE): docker load, or sandbox image push $(INIT_IMAGE) REGISTRY/REPOSITORY'
 
 # The date of generated files: that of the commit, or without git that of the changes.
@@ -107,11 +111,11 @@ man python release release-dry-run: export SOURCE_DATE_EPOCH ?= $(shell git log 
 .PHONY: man
 man: ## write the man pages: bin/man
 	@rm -rf $(BIN)/man
-	@$(GO_RUN) ./hack/reference man '$(VERSION)' $(BIN)/man
+	@$(GO_RUN) ./reference man '$(VERSION)' $(abspath $(BIN))/man
 
 .PHONY: reference
 reference: ## write docs/commands.md and docs/schemas.md anew
-	@$(GO_RUN) ./hack/reference pages
+	@$(GO_RUN) ./reference pages
 
 .PHONY: install
 install: completions man ## install the command, its completions and man pages (PREFIX=/usr/local)
@@ -164,13 +168,14 @@ image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 
 .PHONY: test
 test: image engines ## every test: unit, fake engine, CLI scripts, real engines old and new, a real Kubernetes, a browser, the guides, the Python client; with -race
-	@go mod download
+	@go mod download && go -C hack mod download
 	@rm -rf $(HOSTILE_TABLE)
-	@packages='$(PACKAGES)'; for engine in $(ENGINES); do \
-	  echo "engine $$engine: go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages"; \
-	  $(AS_ROOT) hack/engine run $$engine env CGO_ENABLED=1 EVALBOX_HOSTILE_TABLE=$(HOSTILE_TABLE) \
-	    go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages; \
-	  [ '$(PACKAGES)' != ./... ] || packages='$(ON_EVERY)'; \
+	@packages='$(PACKAGES)' hack='$(HACK_PACKAGES)'; for engine in $(ENGINES); do \
+	  echo "engine $$engine: go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages, and in hack: $$hack"; \
+	  $(AS_ROOT) hack/engine run $$engine env CGO_ENABLED=1 EVALBOX_HOSTILE_TABLE=$(HOSTILE_TABLE) bash -ec \
+	    "[ -z '$$packages' ] || go test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages; \
+	     [ -z '$$hack' ] || go -C hack test -race -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$hack"; \
+	  [ '$(PACKAGES)' != ./... ] || packages='$(ON_EVERY)' hack='$(HACK_ON_EVERY)'; \
 	done
 	@[ ! -e $(HOSTILE_TABLE)/table.txt ] || cat $(HOSTILE_TABLE)/table.txt
 	@[ '$(PACKAGES)' != ./... ] || for cluster in $(CLUSTERS); do $(MAKE) test-$$cluster; done
@@ -189,7 +194,7 @@ test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled fr
 test-browser: image ## the page of sandbox browse, and reports, in a real browser, Debian's chromium
 	@hack/setup.sh browser-tools
 	@$$(hack/setup.sh prefix) env PATH=$$PATH GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY) EVALBOX_SCREENSHOTS='$(SCREENSHOTS)' \
-	  go test -count 1 -tags browser -timeout 10m $(TEST_FLAGS) ./hack/browser
+	  go -C hack test -count 1 -tags browser -timeout 10m $(TEST_FLAGS) ./browser
 
 # GUIDES chooses guides by name, and GUIDE_FLAGS=-update writes what their commands print into the pages.
 .PHONY: test-guides
@@ -242,6 +247,7 @@ cover: image ## how much of harness/invoke its tests reach; fails below 90 %
 .PHONY: lint
 lint: $(LINT) ## golangci-lint; see also format-check and vet
 	CGO_ENABLED=0 GOFLAGS=-trimpath $(LINT) run
+	cd hack && CGO_ENABLED=0 GOFLAGS=-trimpath ../$(LINT) run
 
 .PHONY: vulncheck
 vulncheck: $(VULNCHECK) ## known vulnerabilities in what the code calls (VULNDB=https://vuln.go.dev); fails without its database
@@ -258,8 +264,10 @@ format-check: ## fail when a file is not formatted
 
 .PHONY: vet
 vet: ## go vet for Linux and macOS
-	CGO_ENABLED=0 GOOS=linux go vet -trimpath -tags cluster,browser,guides ./...
+	CGO_ENABLED=0 GOOS=linux go vet -trimpath -tags cluster ./...
+	CGO_ENABLED=0 GOOS=linux go -C hack vet -trimpath -tags browser,guides ./...
 	CGO_ENABLED=0 GOOS=darwin go vet -trimpath ./...
+	CGO_ENABLED=0 GOOS=darwin go -C hack vet -trimpath ./...
 
 $(LINT):
 	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
@@ -277,16 +285,16 @@ $(VULNCHECK):
 bench: image engines ## measure beside docker run, runc, gVisor and others, on the engines of the tests (half an hour each)
 	@hack/setup.sh bench-tools
 	@mkdir -p .cache/bench
-	@for engine in $(ENGINES); do echo "engine $$engine: go run ./hack/bench"; \
-	  $(AS_ROOT) hack/engine run $$engine go run ./hack/bench -json .cache/bench/$$engine.json $(BENCH_FLAGS); done
+	@for engine in $(ENGINES); do echo "engine $$engine: go -C hack run ./bench"; \
+	  $(AS_ROOT) hack/engine run $$engine go -C hack run ./bench -json ../.cache/bench/$$engine.json $(BENCH_FLAGS); done
 
 # What takes an hour or more on each engine: every fault at every step of a run, 1,000 runs
 # of one process, and a mixed load.
 .PHONY: soak
 soak: image engines ## faults at every step, 1,000 runs and mixed load, and the hostile suite, on the engines of the tests; hours
 	@for engine in $(ENGINES); do for part in "-n $(SOAK_N) -time 12h" "-pool -n $(SOAK_N) -time 12h" "-soak $(SOAK_TIME)"; do \
-	  echo "engine $$engine: go run ./hack/faults $$part"; \
-	  $(AS_ROOT) hack/engine run $$engine go run ./hack/faults $$part; done; done
+	  echo "engine $$engine: go -C hack run ./faults $$part"; \
+	  $(AS_ROOT) hack/engine run $$engine go -C hack run ./faults $$part; done; done
 	@[ -n '$(CORPUS)' ] || { echo 'soak: CORPUS=DIR must name the directory of programs with an expectations.json' >&2; exit 2; }
 	@$(MAKE) hostile CORPUS='$(CORPUS)'
 	@for cluster in $(CLUSTERS); do $(MAKE) hostile-$$cluster soak-$$cluster; done
@@ -295,7 +303,7 @@ soak: image engines ## faults at every step, 1,000 runs and mixed load, and the 
 hostile-kubernetes: image init-image ## the hostile suite in pods of a real Kubernetes
 	@hack/engine build kubernetes
 	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes \
-	  go test -timeout 20m $(TEST_FLAGS) ./hack/hostile
+	  go -C hack test -timeout 20m $(TEST_FLAGS) ./hostile
 
 .PHONY: soak-kubernetes
 soak-kubernetes: image init-image ## 200 scripts in one batch, and a batch that is killed ten times, on a real Kubernetes
@@ -305,7 +313,7 @@ soak-kubernetes: image init-image ## 200 scripts in one batch, and a batch that 
 .PHONY: hostile
 hostile: image engines ## every hostile and honest program, on every engine, runtime and user; CORPUS=DIR adds the programs of a directory
 	@rm -rf $(HOSTILE_TABLE)
-	@CGO_ENABLED=0 go test -c -o .cache/hostile.test ./hack/hostile
+	@CGO_ENABLED=0 go -C hack test -c -o ../.cache/hostile.test ./hostile
 	@$(AS_ROOT) hack/hostile.sh '$(ENGINES)' $(HOSTILE_TABLE) '$(CORPUS)'
 
 .PHONY: soak-v2

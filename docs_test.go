@@ -287,7 +287,7 @@ func TestPackagesHaveExamples(t *testing.T) {
 		if p.ImportPath == module {
 			dir = "."
 		}
-		if strings.Contains(dir, "internal") || strings.HasPrefix(dir, "cmd/") || strings.HasPrefix(dir, "hack/") || dir == "sandbox/record/recordtest" {
+		if strings.Contains(dir, "internal") || strings.HasPrefix(dir, "cmd/") || dir == "sandbox/record/recordtest" {
 			continue // programs, and helpers of tests that need a testing.TB
 		}
 		found := false
