@@ -42,7 +42,7 @@ ENGINES       ?= floor current
 # Where the tests in a browser write pictures; empty for nowhere.
 SCREENSHOTS   ?=
 GUIDES        ?=
-GUIDE_TEST    := go test -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./hack/guides -run TestGuides -guides=$(GUIDES) $(GUIDE_FLAGS)
+GUIDE_TEST    := go -C hack test -vet=off $(SHORT) -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./guides -run TestGuides -guides=$(GUIDES) $(GUIDE_FLAGS)
 # The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
 CLUSTERS      ?= kubernetes
 # The tests that need an engine are named TestEngine. These packages have some, and those of hack; what talks to an
@@ -108,7 +108,7 @@ completions: build ## write the completions for bash, zsh and fish: bin/completi
 .PHONY: init-image
 init-image: ## write the image of evalbox's own programs for pods: bin/evalbox-init.tar (ARCH=amd64)
 	@GOOS=linux GOARCH=$(ARCH) go build -buildvcs=false -ldflags '-s -w' -o bin/porter-$(ARCH) ./cmd/sandbox-porter
-	@go run ./hack/initimage -arch $(ARCH) -porter bin/porter-$(ARCH) -o $(INIT_IMAGE)
+	@go -C hack run ./initimage -arch $(ARCH) -porter ../bin/porter-$(ARCH) -o $(abspath $(INIT_IMAGE))
 	@echo '$(INIT_IMAGE): docker load, or sandbox image push $(INIT_IMAGE) REGISTRY/REPOSITORY'
 
 # The date of generated files: that of the commit, or without git that of the changes.
@@ -117,11 +117,11 @@ man python release release-dry-run: export SOURCE_DATE_EPOCH ?= $(shell git log 
 .PHONY: man
 man: ## write the man pages: bin/man
 	@rm -rf $(BIN)/man
-	@go run ./hack/reference man '$(VERSION)' $(BIN)/man
+	@go -C hack run ./reference man '$(VERSION)' $(abspath $(BIN))/man
 
 .PHONY: reference
 reference: ## write docs/commands.md and docs/schemas.md anew
-	@go run ./hack/reference pages
+	@go -C hack run ./reference pages
 
 .PHONY: install
 install: completions man ## install the command, its completions and man pages (PREFIX=/usr/local)
@@ -186,8 +186,9 @@ test-all: vet vet-darwin lint test-unit test-engine test-browser test-guides tes
 .PHONY: test-unit
 test-unit: ## the tests that need no engine: tables, goldens, the fake engine, scripts of the command; with -race
 	@hack/setup.sh test-tools
+	@go mod download && go -C hack mod download
 	@$(AS_ROOT) env CGO_ENABLED=1 DOCKER_HOST=unix:///no/engine bash -ec "go $(GO_TEST) -race -skip ^TestEngine $(PACKAGES); \
-	  [ -z '$(HACK_PACKAGES)' ] || go -C hack $(GO_TEST) -race -skip ^TestEngine $(HACK_PACKAGES)"
+	  [ -z '$(HACK_PACKAGES)' ] || CGO_ENABLED=0 go -C hack $(GO_TEST) -skip ^TestEngine $(HACK_PACKAGES)"
 
 .PHONY: test-engine
 test-engine: image engines ## the tests that need an engine, on an old one and a current one
@@ -212,7 +213,7 @@ test-kubernetes: image init-image ## the tests on a real Kubernetes, compiled fr
 test-browser: image ## the page of sandbox browse, and reports, in a real browser, Debian's chromium
 	@hack/setup.sh browser-tools
 	@$$(hack/setup.sh prefix) env PATH=$$PATH GOMODCACHE=$$(go env GOMODCACHE) GOPROXY=$$(go env GOPROXY) EVALBOX_SCREENSHOTS='$(SCREENSHOTS)' \
-	  go test -count 1 -tags browser -timeout 10m $(TEST_FLAGS) ./hack/browser
+	  go -C hack test -vet=off $(SHORT) -count 1 -tags browser -timeout 10m $(TEST_FLAGS) ./browser
 
 # GUIDES chooses guides by name, and GUIDE_FLAGS=-update writes what their commands print into the pages.
 .PHONY: test-guides
@@ -261,6 +262,7 @@ cover: image ## how much of harness/invoke its tests reach; fails below 90 %
 .PHONY: lint
 lint: $(LINT) ## golangci-lint; see also format-check and vet
 	$(LINT) run
+	cd hack && ../$(LINT) run
 
 .PHONY: vulncheck
 vulncheck: $(VULNCHECK) ## known vulnerabilities in what the code calls (VULNDB=https://vuln.go.dev); fails without its database
@@ -277,11 +279,13 @@ format-check: ## fail when a file is not formatted
 
 .PHONY: vet
 vet: ## go vet, with the tests of every tag
-	go vet -tags cluster,browser,guides ./...
+	go vet -tags cluster ./...
+	go -C hack vet -tags browser,guides ./...
 
 .PHONY: vet-darwin
 vet-darwin: ## go vet for macOS, for which all dependencies are compiled once more
 	GOOS=darwin go vet ./...
+	GOOS=darwin go -C hack vet ./...
 
 $(LINT):
 	GOBIN=$(CURDIR)/$(dir $(LINT)) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
@@ -299,16 +303,16 @@ $(VULNCHECK):
 bench: image engines ## measure beside docker run, runc, gVisor and others, on the engines of the tests (half an hour each)
 	@hack/setup.sh bench-tools
 	@mkdir -p .cache/bench
-	@for engine in $(ENGINES); do echo "engine $$engine: go run ./hack/bench"; \
-	  $(AS_ROOT) hack/engine run $$engine go run ./hack/bench -json .cache/bench/$$engine.json $(BENCH_FLAGS); done
+	@for engine in $(ENGINES); do echo "engine $$engine: go -C hack run ./bench"; \
+	  $(AS_ROOT) hack/engine run $$engine go -C hack run ./bench -json ../.cache/bench/$$engine.json $(BENCH_FLAGS); done
 
 # What takes an hour or more on each engine: every fault at every step of a run, 1,000 runs
 # of one process, and a mixed load.
 .PHONY: soak
 soak: image engines ## faults at every step, 1,000 runs and mixed load, and the hostile suite, on the engines of the tests; hours
 	@for engine in $(ENGINES); do for part in "-n $(SOAK_N) -time 12h" "-pool -n $(SOAK_N) -time 12h" "-soak $(SOAK_TIME)"; do \
-	  echo "engine $$engine: go run ./hack/faults $$part"; \
-	  $(AS_ROOT) hack/engine run $$engine go run ./hack/faults $$part; done; done
+	  echo "engine $$engine: go -C hack run ./faults $$part"; \
+	  $(AS_ROOT) hack/engine run $$engine go -C hack run ./faults $$part; done; done
 	@[ -n '$(CORPUS)' ] || { echo 'soak: CORPUS=DIR must name the directory of programs with an expectations.json' >&2; exit 2; }
 	@$(MAKE) hostile CORPUS='$(CORPUS)'
 	@for cluster in $(CLUSTERS); do $(MAKE) hostile-$$cluster soak-$$cluster; done
@@ -317,7 +321,7 @@ soak: image engines ## faults at every step, 1,000 runs and mixed load, and the 
 hostile-kubernetes: image init-image ## the hostile suite in pods of a real Kubernetes
 	@hack/engine build kubernetes
 	@$(AS_ROOT) env EVALBOX_INIT_TAR=$(CURDIR)/$(INIT_IMAGE) hack/engine run kubernetes \
-	  go test -timeout 20m $(TEST_FLAGS) ./hack/hostile
+	  go -C hack test -timeout 20m $(TEST_FLAGS) ./hostile
 
 .PHONY: soak-kubernetes
 soak-kubernetes: image init-image ## 200 scripts in one batch, and a batch that is killed ten times, on a real Kubernetes
@@ -327,7 +331,7 @@ soak-kubernetes: image init-image ## 200 scripts in one batch, and a batch that 
 .PHONY: hostile
 hostile: image engines ## every hostile and honest program, on every engine, runtime and user; CORPUS=DIR adds the programs of a directory
 	@rm -rf $(HOSTILE_TABLE)
-	@go test -c -o .cache/hostile.test ./hack/hostile
+	@go -C hack test -c -o ../.cache/hostile.test ./hostile
 	@$(AS_ROOT) hack/hostile.sh '$(ENGINES)' $(HOSTILE_TABLE) '$(CORPUS)'
 
 .PHONY: soak-v2

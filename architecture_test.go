@@ -301,15 +301,24 @@ func markdownTable(text, header string) [][]string {
 	return rows
 }
 
+// listPackages lists the packages of both modules.
 func listPackages(t *testing.T, goos string) []goPackage {
 	t.Helper()
-	return goList(t, goos, "./...")
+	tools := goListIn(t, "hack", goos, "./...")
+	require.NotEmpty(t, tools)
+	return append(goList(t, goos, "./..."), tools...)
 }
 
-// goList asks the go command. It runs where the test runs: in the root.
+// goList asks the go command about the product. It runs where the test runs: in the root.
 func goList(t *testing.T, goos string, args ...string) []goPackage {
 	t.Helper()
+	return goListIn(t, ".", goos, args...)
+}
+
+func goListIn(t *testing.T, dir, goos string, args ...string) []goPackage {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json"}, args...)...)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOFLAGS=-mod=readonly", "CGO_ENABLED=0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

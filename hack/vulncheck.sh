@@ -1,7 +1,7 @@
 #!/bin/sh
 # Looks for known vulnerabilities in what the code calls, with govulncheck.
 #
-#   hack/vulncheck.sh GOVULNCHECK [PACKAGE...]      default: ./...
+#   hack/vulncheck.sh GOVULNCHECK [PACKAGE...]      default: the packages of both modules
 #
 # VULNDB is the vulnerability database: https://vuln.go.dev, or a copy of it, such as
 # file:///srv/vulndb. Nothing of the code is sent to it.
@@ -13,7 +13,8 @@ set -eu
 database=${VULNDB:-https://vuln.go.dev}
 tool=$1
 shift
-[ $# -gt 0 ] || set -- ./...
+# The module in hack sees those of the root as well.
+[ $# -gt 0 ] || set -- -C "$(dirname "$0")" github.com/evalbox/evalbox/...
 
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT

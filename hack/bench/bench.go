@@ -22,7 +22,7 @@ import (
 )
 
 // tools is where hack/setup.sh unpacks what is measured beside evalbox.
-const tools = ".cache/bench-tools"
+const tools = "../.cache/bench-tools"
 
 // bench has what the sides share.
 type bench struct {

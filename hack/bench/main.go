@@ -3,8 +3,10 @@
 // Command bench measures what a run costs, beside other ways to start the same program under
 // the same restrictions:
 //
-//	go run ./hack/bench [-case pass,import] [-n 20] [-json FILE]
-//	go run ./hack/bench -publish FILE...
+//	go -C hack run ./bench [-case pass,import] [-n 20] [-json FILE]
+//	go -C hack run ./bench -publish FILE...
+//
+// Paths are relative to hack.
 //
 // Every figure of a case is measured in the same process in turn, so that other load on the
 // machine affects all of them, and what is printed are ratios. The command line of docker run
@@ -44,7 +46,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.cases, "case", "", "the `cases` to measure, with commas (default all: "+strings.Join(caseNames(), ",")+")")
 	flag.IntVar(&o.rounds, "n", 20, "`number` of times that each side is measured")
-	flag.StringVar(&o.sandbox, "sandbox", "bin/sandbox", "the `program` to measure")
+	flag.StringVar(&o.sandbox, "sandbox", "../bin/sandbox", "the `program` to measure")
 	flag.StringVar(&o.json, "json", "", "write all samples to this `file`")
 	flag.BoolVar(&o.publish, "publish", false, "write docs/performance from the files of -json that are named, one for each engine")
 	flag.Parse()

@@ -22,11 +22,11 @@ import (
 )
 
 // documents has the samples and the drawings of the page beside it, documents + ".md".
-const documents = "docs/performance"
+const documents = "../docs/performance"
 
 // The figures of the page are between these lines.
 const (
-	figuresBegin = "<!-- figures: written by `go run ./hack/bench -publish` -->\n"
+	figuresBegin = "<!-- figures: written by `go -C hack run ./bench -publish` -->\n"
 	figuresEnd   = "<!-- end of the figures -->\n"
 )
 

@@ -74,7 +74,7 @@ func TestBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	require.NoError(t, err, "chromium is missing: run make test-browser, which installs it, or apt-get install chromium")
 	s := &site{T: t, sandbox: filepath.Join(t.TempDir(), "sandbox"), state: t.TempDir(), shots: os.Getenv(shotsVar)}
-	s.run("go", "build", "-o", s.sandbox, "../../cmd/sandbox")
+	s.run("go", "build", "-C", "../..", "-o", s.sandbox, "./cmd/sandbox")
 	store, err := record.Open(filepath.Join(s.state, "evalbox"))
 	require.NoError(t, err)
 	fill(t, store)

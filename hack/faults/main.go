@@ -3,8 +3,8 @@
 // Command faults breaks runs on purpose and judges what is said of them: every step of a
 // run by every fault. See docs/reliability.md.
 //
-//	hack/engine run floor go run ./hack/faults [-steps a,b] [-faults a,b] [-n 1] [-labs 2] [-time 1h]
-//	hack/engine run floor go run ./hack/faults -soak 30m [-runs 1000] [-workers 16]
+//	hack/engine run floor go -C hack run ./faults [-steps a,b] [-faults a,b] [-n 1] [-labs 2] [-time 1h]
+//	hack/engine run floor go -C hack run ./faults -soak 30m [-runs 1000] [-workers 16]
 //
 // It starts engines of its own, the first dockerd and containerd in PATH, and needs root.
 // It prints a table, and exits with 1 if the result of a run was wrong, lost, left something

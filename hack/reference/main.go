@@ -1,10 +1,10 @@
 // Command reference writes the man pages, and the reference pages of the documents, from the
 // commands themselves.
 //
-//	go run ./hack/reference man VERSION DIR
-//	go run ./hack/reference pages
+//	go -C hack run ./reference man VERSION DIR
+//	go -C hack run ./reference pages
 //
-// Both run in the root of the repository. The man pages are compressed, and have the date of
+// Paths are relative to hack. The man pages are compressed, and have the date of
 // SOURCE_DATE_EPOCH.
 package main
 
@@ -41,7 +41,7 @@ func run(args []string) error {
 		}
 		return writeManPages(args[2], args[1], time.Unix(seconds, 0).UTC())
 	case len(args) == 1 && args[0] == "pages":
-		return writePages(".")
+		return writePages("..")
 	}
 	return errors.New("usage: reference man VERSION DIR | reference pages")
 }
