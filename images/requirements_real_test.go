@@ -216,6 +216,9 @@ func TestEngineRequirements(t *testing.T) {
 // a local registry, and the packages have the names and versions of requirements.lock, and
 // nothing in them.
 func TestEngineShippedImagesOnStandIns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds whole images: make test-all")
+	}
 	t.Parallel()
 	eng, reg := engine(t), newRegistry(t, false)
 	requirements, wheels := standInRequirements(t)

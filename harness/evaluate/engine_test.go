@@ -33,6 +33,9 @@ var small = policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}
 // TestEngineExampleLeaderboard evaluates the solutions of examples/leaderboard as its
 // README says.
 func TestEngineExampleLeaderboard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the script leaderboard.txtar runs the example as well: make test-all")
+	}
 	t.Parallel()
 	const example = "../../examples/leaderboard"
 	task, err := evaluate.LoadTask(filepath.Join(example, "task.yaml"))
