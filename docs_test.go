@@ -241,7 +241,9 @@ func TestExamplesCompile(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "main.go")
 			require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 			// Named as a file, it is part of this module.
-			out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+			vet := exec.CommandContext(t.Context(), "go", "vet", "-trimpath", file)
+			vet.Env = append(os.Environ(), "CGO_ENABLED=0") // as the command is compiled
+			out, err := vet.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			formatted, err := format.Source([]byte(program))
 			require.NoError(t, err)

@@ -271,7 +271,7 @@ func runInJob(t *testing.T, api *client.Client, script string, files map[string]
 	socket, ok := strings.CutPrefix(api.DaemonHost(), "unix://")
 	require.True(t, ok, "the engine under test has no socket")
 	binary := filepath.Join(t.TempDir(), "sandbox")
-	build := exec.Command("go", "build", "-o", binary, "../cmd/sandbox")
+	build := exec.Command("go", "build", "-trimpath", "-o", binary, "../cmd/sandbox")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
