@@ -25,6 +25,8 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/egress"
+	"github.com/evalbox/evalbox/sandbox/ends"
+	"github.com/evalbox/evalbox/sandbox/probe"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -315,36 +317,18 @@ for url in ("http://elsewhere.example:" + os.environ["PLAIN_PORT"], "http://loca
 // The way to the proxy changes nothing about how a program ends, or about the report of it.
 func TestEngineEgressEndsAsWithout(t *testing.T) {
 	t.Parallel()
-	r := egressRunner(t)
-	for name, test := range map[string]struct {
-		command []string
-		status  result.Status
-		code    int
-	}{
-		"exit code":       {[]string{"sh", "-c", "exit 7"}, result.StatusExited, 7},
-		"exit code 125":   {[]string{"sh", "-c", "exit 125"}, result.StatusExited, 125},
-		"exit code 127":   {[]string{"sh", "-c", "exit 127"}, result.StatusExited, 127},
-		"signal":          {[]string{"sh", "-c", "kill -TERM $$"}, result.StatusSignaled, 143},
-		"not there":       {[]string{"no-such-command"}, result.StatusStartFailed, 127},
-		"not executable":  {[]string{"/etc/passwd"}, result.StatusStartFailed, 126},
-		"words and stdin": {[]string{"python3", "-c", "import sys; assert sys.argv[1:] == ['a b', '', '$x', '--'], sys.argv; assert sys.stdin.read() == 'typed'", "a b", "", "$x", "--"}, result.StatusExited, 0},
-		"limit":           {[]string{"sleep", "60"}, result.StatusTimedOut, -1},
-		"handled":         {[]string{"python3", "-c", "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(3))\nprint('ready', flush=True)\nsignal.pause()"}, result.StatusTimedOut, -1},
-	} {
-		t.Run(name, func(t *testing.T) {
+	place := probe.Place{Runner: egressRunner(t), Dir: t.TempDir(), Request: sandbox.Request{Egress: &policy.Egress{Level: policy.API}}}
+	programs := []ends.Program{ends.Exit(7), ends.Exit(125), ends.Exit(127), ends.Killed(15)}
+	for _, name := range []string{"not in the path", "not executable", "words, and a text at stdin", "the deadline", "the deadline, then exit 7"} {
+		programs = append(programs, ends.Named(name))
+	}
+	for _, p := range programs {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			req := sandbox.Request{Command: test.command, Limits: policy.Limits{Timeout: time.Minute, Memory: 256 * policy.MiB, CPUs: 1},
-				Egress: &policy.Egress{Level: policy.API}}
-			if test.status == result.StatusTimedOut {
-				req.Limits.Timeout = 5 * time.Second
-			}
-			res := run(t, r, req, sandbox.IO{Stdin: strings.NewReader("typed")})
-			require.Equal(t, test.status, res.Status, "%s %s", res.Stderr, res.Explanation)
-			require.Equal(t, test.code, res.ExitCode)
-			if test.status == result.StatusTimedOut {
-				require.Equal(t, 15, res.Signal|map[bool]int{true: 15}[res.Stdout != ""], "ended on SIGTERM")
-				require.NotContains(t, res.Explanation, "SIGKILL")
-			}
+			r := probe.Of("ends", p)
+			res, wrong, err := place.Look(t.Context(), r)
+			require.NoError(t, err)
+			require.Empty(t, append(wrong, r.Judge(place.Machine, res).Differs...))
 			require.Zero(t, res.Network.Requests)
 		})
 	}

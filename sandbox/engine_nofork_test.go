@@ -4,11 +4,8 @@ package sandbox_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/evalbox/evalbox/result"
 )
 
 const noForkProgram = `
@@ -59,49 +56,6 @@ func TestEngineNoFork(t *testing.T) {
 		require.Contains(t, res.Stdout, line+"\n")
 	}
 	require.Contains(t, res.Enforced.Seccomp, "no processes")
-}
-
-// TestEngineNoForkEndsAsOthers: the program is not PID 1 of its container.
-func TestEngineNoForkEndsAsOthers(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		program string
-		status  result.Status
-		code    int
-		signal  int
-	}{
-		"ends on SIGTERM":     {"import time\ntime.sleep(60)", result.StatusTimedOut, -1, 15},
-		"handles SIGTERM":     {"import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(0))\ntime.sleep(60)", result.StatusTimedOut, -1, 0},
-		"ignores SIGTERM":     {"import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)", result.StatusTimedOut, -1, 9},
-		"a crash is a signal": {"import ctypes\nctypes.string_at(0)", result.StatusSignaled, 139, 11},
-		"abort":               {"import os\nos.abort()", result.StatusSignaled, 134, 6},
-		"SIGKILL to itself":   {"import os\nos.kill(os.getpid(), 9)\nraise SystemExit(5)", result.StatusSignaled, 137, 9},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			req := python(t, test.program)
-			req.NoFork = true
-			req.Limits.Timeout, req.Limits.Grace = time.Second, time.Second
-			if test.status != result.StatusTimedOut {
-				req.Limits.Timeout = time.Minute
-			}
-			res := run(t, newRunner(t), req)
-			require.Equal(t, test.status.String(), res.Status.String(), res.Explanation+res.Stderr)
-			require.Equal(t, test.code, res.ExitCode)
-			require.Equal(t, test.signal, res.Signal)
-		})
-	}
-	t.Run("not there", func(t *testing.T) {
-		t.Parallel()
-		for command, code := range map[string]int{"/no/such": 127, "nosuch": 127, "/etc/passwd": 126} {
-			req := python(t, "")
-			req.Script, req.Command, req.NoFork = "", []string{command}, true
-			res := run(t, newRunner(t), req)
-			require.Equal(t, result.StatusStartFailed.String(), res.Status.String())
-			require.Equal(t, code, res.ExitCode, command)
-			require.Equal(t, result.FaultOperator, res.Fault)
-		}
-	})
 }
 
 // TestEngineSmallestProcessLimits: the limit is the program's, and nothing of evalbox counts.

@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/sandbox/ends"
 	"github.com/evalbox/evalbox/sandbox/probe"
 )
 
@@ -133,10 +134,10 @@ func TestEngineDocuments(t *testing.T) {
 			got := strings.Join(strings.Fields(string(out)), " ")
 			t.Log(got)
 			v := probe.Verdict{Group: d.group, Name: d.name}
-			if !probe.Fits(d.want, got) {
+			if !ends.Fits(d.want, got) {
 				v.Differs = append(v.Differs, "the answer is \""+got+"\", not \""+d.want+"\"")
 			}
-			if err != nil && !probe.Fits(d.want, got) {
+			if err != nil && !ends.Fits(d.want, got) {
 				v.Differs = append(v.Differs, err.Error())
 			}
 			report(t, v)

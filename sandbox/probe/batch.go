@@ -129,12 +129,3 @@ func answers(stdout string) map[string]string {
 	}
 	return all
 }
-
-// Fits reports whether an answer is the expected one, which may be a regular expression between
-// slashes for the whole answer.
-func Fits(want, got string) bool {
-	if len(want) > 1 && strings.HasPrefix(want, "/") && strings.HasSuffix(want, "/") {
-		return regexp.MustCompile(`^(?:` + want[1:len(want)-1] + `)$`).MatchString(got)
-	}
-	return want == got
-}

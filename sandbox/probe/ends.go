@@ -2,17 +2,20 @@ package probe
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/ends"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// endRuns end in every way.
+// endRuns end in every way: the programs of the table of ends, and those with a result of their own.
 func endRuns() []Run {
 	all := []Run{
-		{Group: "ends", Name: "SIGTERM to itself, with a handler", Want: Want{Code: 7}, Python: "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(7))\nos.kill(os.getpid(), signal.SIGTERM)\nsignal.pause()"},
 		{Group: "ends", Name: "signals to init", Want: Want{Stdout: "sent\n"}, Under: []TraitWant{{Trait: "runsc", Why: "gVisor lets a program kill its init, and ends with it",
 			Want: Want{Status: result.StatusSignaled, Signal: 9, Incomplete: true}}}, Python: `
 import errno, os, signal
@@ -27,15 +30,7 @@ for i in range(3):
     if os.fork() == 0: time.sleep(600)
 os.kill(-1, signal.SIGKILL)
 print('alone')`},
-		{Group: "ends", Name: "kill of its own group", Want: Want{Status: result.StatusSignaled, Signal: 9}, Python: "import os, signal\nos.killpg(0, signal.SIGKILL)"},
-		{Group: "ends", Name: "another program in its place", Want: Want{Stdout: "replaced\n", Code: 6}, Python: "import os\nos.execvp('sh', ['sh', '-c', 'echo replaced; exit 6'])"},
-		{Group: "ends", Name: "the child goes on", Want: Want{Stdout: "parent\n", Code: 3, Seconds: 15}, Python: "import os, time\nif os.fork() == 0:\n    time.sleep(600)\nprint('parent', flush=True)\nos._exit(3)"},
-		{Group: "ends", Name: "the main thread ends", Want: Want{Stdout: "later\n"}, Python: "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.3), print('later'))).start()"},
 		{Group: "ends", Name: "exit with a text", Want: Want{Code: 1, Stderr: "no data\n", Summary: "no data"}, Python: "import sys\nsys.exit('no data')"},
-		{Group: "ends", Name: "exit with a negative number", Want: Want{Code: 255}, Python: "raise SystemExit(-1)"},
-		{Group: "ends", Name: "exit in a child", Want: Want{Stdout: "child 256\n"}, Python: "import os\nif os.fork() == 0: os._exit(1)\nprint('child', os.wait()[1])"},
-		{Group: "ends", Name: "everything is caught", Limits: policy.Limits{Timeout: 4 * time.Second, Grace: 200 * time.Millisecond}, Want: Want{Status: result.StatusTimedOut, Signal: 9, Explanation: killed, Seconds: 10},
-			Command: []string{"sh", "-c", "trap : HUP INT QUIT ABRT ALRM TERM USR1 USR2; while :; do sleep 0.1; done"}},
 		{Group: "ends", Name: "well at the time limit", Deep: true, Limits: policy.Limits{Timeout: 4 * time.Second},
 			Want:    Want{Status: result.StatusTimedOut, Explanation: stopped, Stdout: "saved\n", Outputs: []string{"model 0644 6"}, Seconds: 10},
 			Command: []string{"sh", "-c", "trap 'echo model > final/model; echo saved; exit 0' TERM; sleep 600 & wait"}},
@@ -48,35 +43,105 @@ def save(*_):
     open('final/submission', 'w').write('saved'); print('` + label + `0.75', flush=True); os._exit(0)
 signal.signal(signal.SIGTERM, save)
 time.sleep(600)`},
-		{Group: "ends", Name: "asked to finish, without a handler", Limits: policy.Limits{Timeout: time.Minute, SoftTimeout: time.Second},
-			Want: Want{Status: result.StatusTimedOut, Deadline: result.DeadlineSoft, Signal: 15, Seconds: 10,
-				Explanation: `/The program was asked to finish by SIGTERM after 1(\.\d)?s, and ended by that signal: it does not handle it\./`}, Command: []string{"sleep", "600"}},
-		{Group: "ends", Name: "asked to finish, and goes on", Limits: policy.Limits{Timeout: 7 * time.Second, SoftTimeout: 6 * time.Second, Grace: 200 * time.Millisecond},
-			Want: Want{Status: result.StatusTimedOut, Signal: 9, Explanation: "/" + killed + ` It had been asked to finish by SIGTERM after 6(\.\d)?s\./`, Seconds: 15}, Python: `
-import signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-time.sleep(600)`},
-		{Group: "ends", Name: "the time that remains", Limits: policy.Limits{Timeout: time.Minute}, Want: Want{Stdout: "True\n"}, Python: `
-import os, time
-print(0 < float(os.environ['SANDBOX_DEADLINE']) - time.time() <= 60)`},
-		{Group: "ends", Name: "a command that is not there", Deep: true, Command: []string{"/no/such/program"}, Want: Want{Status: result.StatusStartFailed, Fault: result.FaultOperator, Code: 127, Explanation: "The command is not in the image."}},
-		{Group: "ends", Name: "a name that is not in the path", Command: []string{"no-such-program"}, Want: Want{Status: result.StatusStartFailed, Fault: result.FaultOperator, Code: 127, Explanation: "The command is not in the image."}},
-		{Group: "ends", Name: "a file that is not a program", Command: []string{"/etc/passwd"}, Want: Want{Status: result.StatusStartFailed, Fault: result.FaultOperator, Code: 126, Explanation: "The command is not executable."}},
-		{Group: "ends", Name: "a directory", Command: []string{"/usr"}, Want: Want{Status: result.StatusStartFailed, Fault: result.FaultOperator, Code: 126, Explanation: "The command is not executable."}},
-		{Group: "ends", Name: "the words of a missing program", Want: Want{Code: 127, Stderr: "sandbox-init: exec: no such file or directory\n", Summary: "sandbox-init: exec: no such file or directory"},
-			Python: "import sys\nsys.stderr.write('sandbox-init: exec: no such file or directory\\n')\nraise SystemExit(127)"},
 	}
-	for _, code := range []int{0, 1, 2, 64, 77, 124, 125, 126, 128, 130, 134, 137, 139, 143, 254, 255} {
-		often := code == 124 || code == 137 || code == 143 || code == 255
-		all = append(all, Run{Group: "ends", Name: fmt.Sprintf("exit %d", code), Long: !often, Deep: code == 137, Python: fmt.Sprintf("import os\nos._exit(%d)", code),
-			Want: Want{Code: code, Explanation: fmt.Sprintf("The program exited with %d.", code)}})
+	deep := []string{"the deadline", "the deadline, ignored", "not there", "out of memory", "processes", "exit 137", "signal 9"}
+	often := []string{"exit 124", "exit 143", "exit 255", "signal 6", "signal 11", "signal 15"}
+	for _, p := range ends.Programs() {
+		// A signal from outside is not the caller's, a result keeps less, and a request has fewer words.
+		if len(p.Signals) == 0 && p.Times == 0 && p.Errno != syscall.E2BIG {
+			r := Of("ends", p)
+			r.Deep = slices.Contains(deep, p.Name)
+			all = append(all, r)
+		}
 	}
-	for _, signal := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 24, 31, 34, 64} {
-		often := slices.Contains([]int{6, 9, 11, 15}, signal)
-		all = append(all, Run{Group: "ends", Name: fmt.Sprintf("signal %d", signal), Long: !often, Deep: signal == 9, Command: []string{"sh", "-c", fmt.Sprintf("kill -%d $$", signal)},
-			Want: Want{Status: result.StatusSignaled, Signal: signal, Explanation: fmt.Sprintf("The program was ended by signal %d (%s).", signal, result.SignalName(signal))}})
+	for _, p := range ends.Numbers() {
+		if p.Signal != int(syscall.SIGXFSZ) { // which is the end at the disk limit
+			r := Of("ends", p)
+			r.Deep = slices.Contains(deep, p.Name)
+			r.Long = !r.Deep && !slices.Contains(often, p.Name)
+			all = append(all, r)
+		}
 	}
 	return all
+}
+
+// under has the results of programs of the table of ends on some machines.
+var under = map[string][]TraitWant{
+	"processes":                {{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}, noLimitOfPods},
+	"threads":                  {{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}, noLimitOfPods},
+	"out of memory":            {{Trait: "runsc", Why: wholeKernel, Want: Want{Status: result.StatusOutOfMemory, Incomplete: true, Stdout: "begin\n"}}},
+	"a child is out of memory": {{Trait: "runsc", Why: wholeKernel, Want: Want{Status: result.StatusOutOfMemory, Incomplete: true}}},
+}
+
+// Of is a program of the table of ends as a run. Its result follows from its end.
+func Of(group string, p ends.Program) Run {
+	r := Run{Group: group, Name: p.Name, Python: p.Python, Command: p.Command, Stdin: p.Input, NoFork: p.NoFork, SoftSignal: p.SoftSignal, Want: wantOf(p), Under: under[p.Name],
+		Limits: policy.Limits{Timeout: p.Timeout, SoftTimeout: p.Soft, Grace: p.Grace, PIDs: p.PIDs, CaptureStdout: 32 * policy.MiB}}
+	if p.NoFork {
+		r.Under = []TraitWant{{Trait: "runsc", Why: "gVisor does not apply the filter of a program", Want: Want{Refused: "/(?s).*no-fork: is not enforced by the runtime runsc/"}}}
+	}
+	if p.OOM {
+		r.Limits.Memory = 128 * policy.MiB
+	}
+	if p.NoQuota {
+		r.Ulimits = []spec.Ulimit{{Name: "sigpending"}}
+	}
+	return r
+}
+
+// wantOf is the result of a program of the table of ends.
+func wantOf(p ends.Program) Want {
+	w := Want{Code: p.Code, Signal: p.Signal, OOM: p.OOM}
+	if least := p.Duration(); least > 0 {
+		w.Seconds = least.Seconds() + 15
+	}
+	w.Stdout, w.StdoutBytes = seen(p.Stdout)
+	w.Stderr, w.StderrBytes = seen(p.Stderr)
+	asked := fmt.Sprintf(`sked to finish by %s after %.0f(\.\d)?s`, p.SoftSignal, p.Soft.Seconds())
+	switch {
+	case p.Errno != 0:
+		w.Status, w.Fault, w.Explanation = result.StatusStartFailed, result.FaultOperator, "The command is not in the image."
+		if p.Code == 126 {
+			w.Explanation = "The command is not executable."
+		}
+	case p.Deadline:
+		w.Status, w.Explanation = result.StatusTimedOut, stopped
+		if p.Escalated() {
+			w.Signal, w.Explanation = 9, killed
+		}
+	case p.Asked && p.Signal > 0:
+		w.Status, w.Deadline, w.Explanation = result.StatusTimedOut, result.DeadlineSoft, "/The program was a"+asked+", and ended by that signal: it does not handle it\\./"
+		return w
+	case p.OOM && p.Signal == 9:
+		w.Status = result.StatusOutOfMemory
+		return w
+	case p.Signal > 0:
+		w.Status, w.Explanation = result.StatusSignaled, fmt.Sprintf("The program was ended by signal %d (%s).", p.Signal, result.SignalName(p.Signal))
+	default:
+		w.Explanation = fmt.Sprintf("The program exited with %d.", p.Code)
+	}
+	if p.OOM {
+		w.Warnings = []string{"a process of the run was killed for memory, but the main process ended by itself"}
+	}
+	if p.Asked {
+		w.Explanation = "/" + regexp.QuoteMeta(w.Explanation) + " It had been a" + asked + "\\./"
+		if !p.Deadline {
+			w.Deadline = result.DeadlineSoft
+		}
+	}
+	return w
+}
+
+// seen is the text of a stream in a result, which has a character for each byte that is not text, and the
+// bytes of a stream of which the text does not tell them.
+func seen(text string) (string, int64) {
+	switch readable := string([]rune(text)); {
+	case ends.IsPattern(text):
+		return text, Any
+	case readable != text:
+		return readable, int64(len(text))
+	}
+	return text, 0
 }
 
 // tracebackRuns print tracebacks and what looks like them.

@@ -65,10 +65,14 @@ type Run struct {
 	Limits  policy.Limits
 	Ulimits []spec.Ulimit
 	NoFork  bool
+	// SoftSignal is the signal of a soft time limit; empty is the default.
+	SoftSignal string
 	// Want is the expected result. Under has that of some machines; the first trait that a
 	// machine has decides.
 	Want  Want
 	Under []TraitWant
+	// Or, if not nil, is a result that is as good as Want.
+	Or *Want
 	// Long marks a run for the long form of the suite only, Deep one that doctor repeats on
 	// a user's machine.
 	Long, Deep bool
@@ -118,7 +122,7 @@ type Want struct {
 	// Stdout and Stderr are the whole texts.
 	Stdout, Stderr string
 	// StdoutBytes and StderrBytes are the bytes of a stream that was cut or has bytes that
-	// are not text. [Cut] is any number.
+	// are not text. [Cut] and [Any] are any number.
 	StdoutBytes, StderrBytes int64
 	// Outputs are "PATH MODE SIZE", Skipped are "PATH KIND: REASON", both sorted.
 	Outputs, Skipped []string
@@ -129,8 +133,11 @@ type Want struct {
 	Seconds, CPU float64
 }
 
-// Cut means a stream that was cut, with any number of bytes.
-const Cut = -1
+// Cut means a stream that was cut, with any number of bytes; Any means any stream.
+const (
+	Cut = -1
+	Any = -2
+)
 
 // Runs returns all runs, in a fixed order.
 func Runs() []Run {

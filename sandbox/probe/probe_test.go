@@ -24,14 +24,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestFits(t *testing.T) {
-	assert.True(t, Fits("a.c", "a.c"))
-	assert.False(t, Fits("a.c", "abc"))
-	assert.True(t, Fits("/a.c/", "abc"))
-	assert.False(t, Fits("/a.c/", "abcd"), "the whole text")
-	assert.False(t, Fits("", "x"))
-}
-
 // Each probe has a name of its own, and the programs of the table need not be distinguished.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}

@@ -40,25 +40,6 @@ def fill(path, step=1 << 16, most=1 << 33):
             print(errno.errorcode[e.errno], n, flush=True)
 `
 	return []Run{
-		{Group: "resources", Name: "fork bomb", Deep: true, Limits: policy.Limits{PIDs: 24}, Want: Want{Stdout: "EAGAIN 23\n"}, Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}, noLimitOfPods}, Python: `
-import errno, os, signal
-children = []
-try:
-    while len(children) < 200:
-        child = os.fork()
-        if child == 0: signal.pause()
-        children.append(child)
-except OSError as e: print(errno.errorcode[e.errno], len(children))
-for child in children: os.kill(child, 9); os.waitpid(child, 0)`},
-		{Group: "resources", Name: "thread bomb", Limits: policy.Limits{PIDs: 24}, Want: Want{Stdout: "RuntimeError 23\n"}, Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}, noLimitOfPods}, Python: `
-import os, threading
-stop, n = threading.Event(), 0
-try:
-    while n < 200:
-        threading.Thread(target=stop.wait, daemon=True).start()
-        n += 1
-except RuntimeError: print('RuntimeError', n, flush=True)
-os._exit(0)`},
 		{Group: "resources", Name: "fork bomb that never rests", Limits: policy.Limits{PIDs: 24, Timeout: 6 * time.Second, Grace: 100 * time.Millisecond},
 			Want:  Want{Status: result.StatusTimedOut, Signal: 9, Explanation: killed, Seconds: 20},
 			Under: []TraitWant{{Trait: "runsc", Why: ownLimits, Want: Want{Refused: `/(?s).*start.*/`}}, noLimitOfPods}, Python: `
@@ -67,14 +48,6 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 while True:
     try: os.fork()
     except OSError: pass`},
-		{Group: "resources", Name: "memory", Deep: true, Limits: policy.Limits{Memory: 64 * policy.MiB},
-			Want:   Want{Status: result.StatusOutOfMemory, Stdout: "begin\n"},
-			Under:  []TraitWant{{Trait: "runsc", Why: wholeKernel, Want: Want{Status: result.StatusOutOfMemory, Incomplete: true, Stdout: "begin\n"}}},
-			Python: "print('begin', flush=True)\nkept = []\nwhile True: kept.append(bytearray(4 << 20))"},
-		{Group: "resources", Name: "memory of a child", Limits: policy.Limits{Memory: 128 * policy.MiB},
-			Want:   Want{OOM: true, Stdout: "child -9\n", Warnings: []string{"a process of the run was killed for memory, but the main process ended by itself"}},
-			Under:  []TraitWant{{Trait: "runsc", Why: wholeKernel, Want: Want{Status: result.StatusOutOfMemory, Incomplete: true}}},
-			Python: "import subprocess, sys\np = subprocess.run([sys.executable, '-c', 'kept = []\\nwhile True: kept.append(bytearray(64 << 20))'])\nprint('child', p.returncode)"},
 		{Group: "resources", Name: "memory of a file without a name", Limits: policy.Limits{Memory: 64 * policy.MiB},
 			Want: Want{Status: result.StatusOutOfMemory}, Under: []TraitWant{{Trait: "runsc", Why: wholeKernel, Want: Want{Status: result.StatusOutOfMemory, Incomplete: true}}},
 			Python: "import os\nfd = os.memfd_create('x')\nwhile True: os.write(fd, bytes(1 << 20))"},
@@ -120,21 +93,6 @@ except OSError as e:
     n = len(kept)
     for fd in kept: os.close(fd)
     print(errno.errorcode[e.errno], n)`},
-		{Group: "resources", Name: "sleep for ever", Deep: true, Limits: policy.Limits{Timeout: 3 * time.Second},
-			Want: Want{Status: result.StatusTimedOut, Signal: 15, Explanation: stopped, Stdout: "sleeps\n", Seconds: 10}, Command: []string{"sh", "-c", "echo sleeps; exec sleep 600"}},
-		{Group: "resources", Name: "deaf to SIGTERM", Deep: true, Limits: policy.Limits{Timeout: 4 * time.Second, Grace: 300 * time.Millisecond},
-			Want: Want{Status: result.StatusTimedOut, Signal: 9, Explanation: killed, Seconds: 15}, Command: []string{"sh", "-c", "trap '' TERM; sleep 600"}},
-		{Group: "resources", Name: "deaf children and a dead parent", Limits: policy.Limits{Timeout: 20 * time.Second},
-			Want: Want{Stdout: "left\n", Seconds: 15}, Python: `
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-for i in range(5):
-    if os.fork() == 0:
-        os.setsid()
-        time.sleep(600)
-print('left')`},
-		{Group: "resources", Name: "a stopped program", Limits: policy.Limits{Timeout: 4 * time.Second, Grace: 300 * time.Millisecond},
-			Want: Want{Status: result.StatusTimedOut, Signal: 9, Explanation: killed, Seconds: 15}, Command: []string{"sh", "-c", "kill -STOP $$"}},
 		{Group: "resources", Name: "processors", Limits: policy.Limits{CPUs: 0.5, Timeout: 3 * time.Second}, Want: Want{Status: result.StatusTimedOut, Signal: 15, Seconds: 20, CPU: 2.6},
 			Python: "import os\nfor i in range(3): os.fork()\nwhile True: pass"},
 		{Group: "resources", Name: "processor time of a process", Ulimits: []spec.Ulimit{{Name: "cpu", Soft: 1, Hard: 3}},
@@ -155,15 +113,6 @@ print(n)`},
 		{Group: "resources", Name: "core file", Want: Want{Status: result.StatusSignaled, Signal: 6, Stderr: `/(?s)Fatal Python error: Aborted.*/`}, Python: "import os\nos.chdir('final')\nos.abort()"},
 		{Group: "resources", Name: "stack", Want: Want{Status: result.StatusSignaled, Signal: 11, Stderr: `/(?s)Fatal Python error: Segmentation fault.*/`},
 			Python: "import sys\nsys.setrecursionlimit(10**9)\ndef f():\n    return str(type('x', (), {'__str__': lambda s: f()})())\nf()"},
-		{Group: "resources", Name: "no processes permitted", NoFork: true, Want: Want{Stdout: "EPERM EPERM thread\n"}, Under: []TraitWant{{Trait: "runsc", Why: "gVisor does not apply the filter of a program", Want: Want{Refused: "/(?s).*no-fork: is not enforced by the runtime runsc/"}}}, Python: `
-import errno, os, threading, subprocess
-def word(f):
-    try: return f()
-    except OSError as e: return errno.errorcode[e.errno]
-out = []
-t = threading.Thread(target=lambda: out.append('thread'))
-t.start(); t.join()
-print(word(os.fork), word(lambda: subprocess.run(['true'])), *out)`},
 		{Group: "resources", Name: "a hole as large as a disk", Want: Want{Stdout: "EFBIG\n", Outputs: []string{"hole 0644 0"}}, Python: `
 import errno
 with open('final/hole', 'wb') as f:

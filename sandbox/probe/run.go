@@ -21,6 +21,7 @@ import (
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/ends"
 )
 
 // A Place runs probes. Its methods may be called concurrently.
@@ -60,7 +61,7 @@ func (p Place) Try(ctx context.Context, r Run) Verdict {
 		if err == nil {
 			return Verdict{r.Group, r.Name, []string{"the run was not refused"}}
 		}
-		if !Fits(refused, err.Error()) {
+		if !ends.Fits(refused, err.Error()) {
 			return Verdict{r.Group, r.Name, []string{fmt.Sprintf("the refusal is %q, not %q", err, refused)}}
 		}
 		return Verdict{Group: r.Group, Name: r.Name}
@@ -102,7 +103,7 @@ func (p Place) run(ctx context.Context, name string, r Run) (*result.Result, []s
 	}
 	req := p.Request
 	req.Name = "probe"
-	req.Command, req.NoFork, req.Ulimits, req.Limits = r.Command, r.NoFork, r.Ulimits, r.Limits
+	req.Command, req.NoFork, req.Ulimits, req.Limits, req.SoftSignal = r.Command, r.NoFork, r.Ulimits, r.Limits, r.SoftSignal
 	req.Input, req.Final = filepath.Join(beside, "input"), final
 	if r.Python != "" {
 		req.Script = filepath.Join(beside, "program.py")

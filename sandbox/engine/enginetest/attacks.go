@@ -1,17 +1,15 @@
 package enginetest
 
 import (
-	"bytes"
 	"fmt"
-	"io"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/sandbox/engine"
-	"github.com/evalbox/evalbox/sandbox/engine/enginetest/hostile"
+	"github.com/evalbox/evalbox/sandbox/ends"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -24,10 +22,10 @@ func testAttacks(t *testing.T, s *suite) {
 	}
 	e := s.connect(t)
 	for _, c := range attackCases() {
-		if !s.can(c.name) {
+		if !s.can(c.Name) {
 			continue
 		}
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			s.program(t, e, c)
 		})
@@ -40,10 +38,20 @@ func testAttacks(t *testing.T, s *suite) {
 
 func attackCases() []programCase {
 	var all []programCase
-	for i, p := range hostile.Programs() {
-		all = append(all, hostileCase(p, firstUser+i))
+	for i, p := range ends.Attacks() {
+		all = append(all, programCase{Program: p, class: func(class *spec.Class) {
+			class.User = fmt.Sprintf("%[1]d:%[1]d", firstUser+i)
+			if p.NoQuota {
+				class.Ulimits = append(class.Ulimits, spec.Ulimit{Name: "sigpending"})
+			}
+		}})
 	}
-	return append(append(all, pidsCases()...), memoryCases()...)
+	all = slices.Concat(all, pidsCases(), memoryCases())
+	for i := range all {
+		all[i].Stderr = ends.Anything
+		all[i].check = func(t *testing.T, got observed) { assert.Less(t, got.took, time.Minute) }
+	}
+	return all
 }
 
 // firstUser is the user of the first attack. Each attack has a user of its own, because the
@@ -51,46 +59,10 @@ func attackCases() []programCase {
 // senders of signals in the others. A user namespace has these users too.
 const firstUser = 30000
 
-// hostileCase is one attack in a container.
-func hostileCase(p hostile.Program, user int) programCase {
-	c := programCase{name: p.Name, python: p.Python, job: limit(p.Timeout.Seconds(), p.Grace.Seconds()),
-		want: want{code: p.Code, signal: p.Signal}, check: said(p.Said)}
-	if p.Deadline {
-		c.want.cause, c.want.escalated = engine.ByDeadline, true
-	}
-	if p.Forged {
-		// The engine knows that nobody outside sent a signal.
-		c.oneOf = func(end engine.End) want {
-			if end.Signal == 0 {
-				return want{code: hostile.Success}
-			}
-			return want{signal: p.Signal, mayEscalate: "the forged signal decides whether there is a grace period"}
-		}
-	}
-	c.class = func(class *spec.Class) {
-		class.User = fmt.Sprintf("%[1]d:%[1]d", user)
-		if p.NoQuota {
-			class.Ulimits = append(class.Ulimits, spec.Ulimit{Name: "sigpending"})
-		}
-	}
-	if p.Input > 0 {
-		c.stdin = func() io.Reader { return bytes.NewReader(make([]byte, p.Input)) }
-	}
-	return c
-}
-
-// said checks the output for evidence that the attack was carried out.
-func said(pattern string) func(t *testing.T, got observed) {
-	return func(t *testing.T, got observed) {
-		assert.Regexp(t, pattern, got.stdout, "the attack was not carried out: %.2000s", got.stderr)
-		assert.Less(t, got.took, time.Minute)
-	}
-}
-
 // pidsCases use up the process limit of the container. Each process keeps forking, even while
 // init kills them.
 func pidsCases() []programCase {
-	const bomb = hostile.Prelude + `
+	const bomb = ends.Prelude + `
 deaf()
 n = 0
 while (child := fork()) is not None:
@@ -101,7 +73,7 @@ while (child := fork()) is not None:
 print('full', n > 0, flush=True)
 `
 	// Init has idle threads if the limit is small.
-	const threads = hostile.Prelude + `
+	const threads = ends.Prelude + `
 import threading
 tasks = [int(n) for n in os.listdir('/proc/1/task')]
 print(len(tasks), *{call(PRLIMIT, task, resource.RLIMIT_CPU, struct.pack('QQ', 0, 0), 0) for task in tasks},
@@ -113,12 +85,12 @@ try:
         n += 1
 except RuntimeError: print(n, flush=True)
 os._exit(42)`
+	full := "full True\n"
 	return []programCase{
-		{name: "threads of init", python: threads, class: func(class *spec.Class) { class.Cgroup.PIDs = 3 },
-			want: want{code: hostile.Success}, check: said(`^5 EPERM 0\n2\n$`)},
-		{name: "no process left, then an exit", python: bomb + "os._exit(42)", want: want{code: hostile.Success}, check: said(`^full True\n$`)},
-		{name: "no process left, then the deadline", python: bomb + "while True: fork()", job: limit(3, 0.1),
-			want: want{signal: 9, cause: engine.ByDeadline, escalated: true}, check: said(`^full True\n$`)},
+		{Program: ends.Program{Name: "threads of init", Python: threads, Code: ends.Success, Stdout: "5 EPERM 0\n2\n"}, class: func(class *spec.Class) { class.Cgroup.PIDs = 3 }},
+		{Program: ends.Program{Name: "no process left, then an exit", Python: bomb + "os._exit(42)", Grace: 2 * time.Second, Code: ends.Success, Stdout: full}},
+		{Program: ends.Program{Name: "no process left, then the deadline", Python: bomb + "while True: fork()", Timeout: 3 * time.Second, Grace: 100 * time.Millisecond,
+			Deadline: true, Signal: 9, Stdout: full}},
 	}
 }
 
@@ -126,7 +98,7 @@ os._exit(42)`
 func memoryCases() []programCase {
 	// eaters are children that the OOM killer keeps killing. It chooses them because the other
 	// processes have the OOM score of init, and none can lower its own below that.
-	const eaters = hostile.Prelude + `
+	const eaters = ends.Prelude + `
 deaf()
 def score(n): return attempt(lambda: os.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'%d' % n))
 print('scores', score(0), score(-1), flush=True)
@@ -143,10 +115,10 @@ for i in range(3):
             if eater and os.waitpid(eater, 0)[1] == 9: os.write(w, b'x')
 for i in range(3): os.read(r, 1)
 `
-	const scores = `^scores 1 EACCES\n$`
+	const scores = "scores 1 EACCES\n"
 	// outlives fills memory that does not belong to a process. At the end only one process is
 	// left besides init: it has a few pages and init's score, so killing it frees little.
-	const outlives = hostile.Prelude + `
+	const outlives = ends.Prelude + `
 code = b'\xb8\x1d\x01\0\0\xbf\3\0\0\0\x31\xf6\x31\xd2\x41\xba\0\0\0\x40\x0f\5\xeb\xe8' if x86 else bytes.fromhex(
     'e80580d2600080d2010080d2020080d20300a8d2010000d4faffff17')  # fallocate(3, 0, 0, 1 GiB), again and again
 header = struct.pack('<16sHHIQQQIHHHHHH', b'\x7fELF\2\1\1', 2, 62 if x86 else 183, 1, 0x400078, 64, 0, 0, 64, 56, 1, 0, 0, 0)
@@ -163,26 +135,22 @@ os.execv('/work/tiny', ['tiny'])`
 	tight := func(class *spec.Class) {
 		class.Cgroup.MemoryBytes, class.Tmpfs[0].SizeBytes = 24*mib, 1<<30
 	}
-	// The kernel kills init or the program. The run ends out of memory either way.
-	either := func(end engine.End) want {
-		if !end.Reported {
-			return want{unreported: true, oom: true}
-		}
-		return want{signal: 9, oom: true}
-	}
+	const tiny = `/goes on as 1\d\d\n/`
 	return []programCase{
-		{name: "no memory left, then an exit", python: eaters + "os._exit(42)", want: want{code: hostile.Success, oom: true}, check: said(scores)},
-		{name: "no memory left, then the deadline", python: eaters + "while True: time.sleep(1)", job: limit(10, 0.1),
-			want: want{signal: 9, cause: engine.ByDeadline, escalated: true, oom: true}, check: said(scores)},
-		{name: "memory that no process maps", python: fmt.Sprintf(outlives, "os.memfd_create('held')"), job: limit(20, 1), oneOf: either, check: said(`^goes on as 1\d\d\n$`)},
-		{name: "memory that outlives its program", python: fmt.Sprintf(outlives, "os.open('/tmp/held', os.O_RDWR | os.O_CREAT)"), class: tight, job: limit(20, 1), oneOf: either,
-			check: said(`^goes on as 1\d\d\n$`)},
+		{Program: ends.Program{Name: "no memory left, then an exit", Python: eaters + "os._exit(42)", OOM: true, Code: ends.Success, Stdout: scores}},
+		{Program: ends.Program{Name: "no memory left, then the deadline", Python: eaters + "while True: time.sleep(1)", Timeout: 10 * time.Second, Grace: 100 * time.Millisecond,
+			OOM: true, Deadline: true, Signal: 9, Stdout: scores}},
+		// The kernel kills init or the program. The run ends out of memory either way.
+		{mayDie: true, Program: ends.Program{Name: "memory that no process maps", Python: fmt.Sprintf(outlives, "os.memfd_create('held')"),
+			Timeout: 20 * time.Second, Grace: time.Second, OOM: true, Signal: 9, Stdout: tiny}},
+		{mayDie: true, class: tight, Program: ends.Program{Name: "memory that outlives its program", Python: fmt.Sprintf(outlives, "os.open('/tmp/held', os.O_RDWR | os.O_CREAT)"),
+			Timeout: 20 * time.Second, Grace: time.Second, OOM: true, Signal: 9, Stdout: tiny}},
 	}
 }
 
 // initFileAttack tries to change the binary of its container's init: through its name, its
 // mount, and the processes that execute it.
-const initFileAttack = hostile.Prelude + `
+const initFileAttack = ends.Prelude + `
 import hashlib, mmap, subprocess
 path = open('/proc/1/cmdline', 'rb').read().split(b'\0')[0].decode()
 def identity(): return hashlib.sha256(open(path, 'rb').read()).hexdigest(), os.stat(path).st_ino, os.stat(path).st_mode
@@ -231,9 +199,8 @@ os._exit(42 if not taken else 1)
 // change it would be PID 1 of the next one.
 func testInitFile(t *testing.T, s *suite) {
 	e := s.connect(t)
-	attack := programCase{name: "the file of init", python: initFileAttack, want: want{code: hostile.Success},
-		check: said(`^5\d refused patched (64|E[A-Z]+) ran 125 sandbox-init: not process 1 of a container True\n$`)}
-	s.program(t, e, attack)
+	s.program(t, e, programCase{Program: ends.Program{Name: "the file of init", Python: initFileAttack, Code: ends.Success, Stderr: ends.Anything,
+		Stdout: `/5\d refused patched (64|E[A-Z]+) ran 125 sandbox-init: not process 1 of a container True\n/`}})
 	again := s.must(t, s.connect(t), s.class(), s.meta(t))
 	require.Equal(t, wire.BuildID(), again.Ready().Build)
 	got := do(t, again, s.job(t, "prints"), nil)

@@ -75,9 +75,6 @@ func (p *Program) Stderr() io.Writer { return output{p, true} }
 // Stdin is the caller's stdin if the job asks for it; otherwise it is empty.
 func (p *Program) Stdin() io.Reader { return p.stdin.r }
 
-// CloseStdin discards the rest of the input.
-func (p *Program) CloseStdin() { go func() { _, _ = io.Copy(io.Discard, p.stdin.r) }() }
-
 // Sleep waits, at most until the program is dead. In a bubble of testing/synctest, a function
 // that sleeps in another way and outlives its program keeps the bubble from ending.
 func (p *Program) Sleep(d time.Duration) {

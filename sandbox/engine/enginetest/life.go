@@ -221,7 +221,7 @@ func testWaiting(t *testing.T, s *suite) {
 	require.True(t, strings.HasSuffix(stdout.String(), "19\nend\n"))
 }
 
-// testSignals signals containers that wait for a job or have ended.
+// testSignals signals containers that wait for a job or have ended, and aborts one that runs.
 func testSignals(t *testing.T, s *suite) {
 	e := s.connect(t)
 	for _, how := range []engine.Signal{engine.Stop, engine.Kill, engine.Abort} {
@@ -238,6 +238,11 @@ func testSignals(t *testing.T, s *suite) {
 	}
 	require.NoError(t, c.Remove(t.Context()))
 	require.NoError(t, c.Signal(t.Context(), engine.Kill))
+
+	c = s.must(t, e, s.class(), s.meta(t))
+	s.begin(t, c, "ignores")
+	require.NoError(t, c.Signal(t.Context(), engine.Abort))
+	unreported(t, wait(t, c), false)
 }
 
 // brokenWriter fails after the given number of bytes.

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/ends"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -65,14 +66,17 @@ func preloadCases() []programCase {
 		class.Preload.Unfit = "the command is not python3"
 	}
 	yes, no := fmt.Sprintf(answer, "True"), fmt.Sprintf(answer, "False")
+	asking := func(name, stdout string, class func(class *spec.Class), why string) programCase {
+		return programCase{Program: ends.Program{Name: name, Python: asks, Stdout: stdout}, class: class, job: preloadedJob, fake: prints(stdout), check: wasUsed(why)}
+	}
 	return []programCase{
-		{name: "preload", class: preloads("decimal", "json"), job: preloadedJob, python: asks, fake: prints(yes), want: want{stdout: yes}, check: wasUsed("")},
-		{name: "preload of a missing module", class: preloads("json", missingModule), job: preloadedJob, python: asks, fake: prints(no), want: want{stdout: no}, check: wasUsed(missingModule)},
-		{name: "preload of a missing interpreter", class: other, job: preloadedJob, python: asks, fake: prints(no), want: want{stdout: no}, check: wasUsed("it could not be started")},
-		{name: "preload of another program", class: unfit, job: preloadedJob, python: asks, fake: prints(no), want: want{stdout: no}, check: wasUsed("")},
-		{name: "preload and a deadline", class: preloads("json"), job: limit(1, 0.2), python: ignores, fake: fakeIgnores,
-			want: want{signal: 9, cause: engine.ByDeadline, escalated: true, stdout: "ready\n"}, check: wasUsed("")},
-		{name: "preload and a signal", class: preloads("json"), python: sleeps, fake: fakeSleeps, signals: []engine.Signal{engine.Stop},
-			want: want{signal: 15, cause: engine.BySignal, stdout: "ready\n"}, check: wasUsed("")},
+		asking("preload", yes, preloads("decimal", "json"), ""),
+		asking("preload of a missing module", no, preloads("json", missingModule), missingModule),
+		asking("preload of a missing interpreter", no, other, "it could not be started"),
+		asking("preload of another program", no, unfit, ""),
+		{Program: ends.Program{Name: "preload and a deadline", Python: ignores, Timeout: time.Second, Grace: 200 * time.Millisecond, Deadline: true, Signal: 9, Stdout: "ready\n"},
+			class: preloads("json"), fake: fakeIgnores, check: wasUsed("")},
+		{Program: ends.Program{Name: "preload and a signal", Python: sleeps, Grace: 2 * time.Second, Signals: []ends.Signal{ends.Stop}, Signal: 15, Stdout: "ready\n"},
+			class: preloads("json"), fake: fakeSleeps, check: wasUsed("")},
 	}
 }

@@ -3,8 +3,6 @@ package wire
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -44,33 +42,6 @@ func lines(c *container) (next func() string) {
 	}
 }
 
-func TestStdinReachesASlowReader(t *testing.T) {
-	job := python(`
-import hashlib, os
-h, n = hashlib.sha256(), 0
-while True:
-    b = os.read(0, 1000 + n % 5000)
-    if not b: break
-    h.update(b); n += len(b)
-print(n, h.hexdigest())`)
-	job.Stdin = true
-	c := newContainer(t)
-	c.begin(job)
-	text := bytes.Repeat([]byte("\x00EBX and so on, "), 10<<20/16)
-	in := InputWriter(c.stdin)
-	n, err := in.Write(text)
-	require.NoError(t, err)
-	require.Equal(t, len(text), n)
-	require.NoError(t, in.Close())
-	report := c.end()
-	requireExit(t, c, report, 0)
-	sum := sha256.Sum256(text)
-	require.Equal(t, fmt.Sprintf("%d %s\n", len(text), hex.EncodeToString(sum[:])), c.outText.String())
-	require.Zero(t, c.bye())
-}
-
-// TestStdinThatNobodyReads checks that init reads the frames behind unread input once the
-// program has ended.
 // TestLook asks init again and again what it sees, while it waits for its job.
 func TestLook(t *testing.T) {
 	c := newContainer(t, "-s", publicDir(t))
@@ -93,42 +64,6 @@ func TestLook(t *testing.T) {
 	require.Equal(t, 125, c.wait())
 }
 
-func TestStdinThatNobodyReads(t *testing.T) {
-	job := sh("echo begun; read first; exit 4")
-	job.Stdin = true
-	c := newContainer(t)
-	c.begin(job)
-	in := InputWriter(c.stdin)
-	_, err := in.Write([]byte("one line\n" + strings.Repeat("x", 10<<20)))
-	require.NoError(t, err)
-	require.NoError(t, in.Close())
-	report := c.end()
-	requireExit(t, c, report, 4)
-	require.Equal(t, 4, c.bye())
-}
-
-// TestStdinThatIsClosed checks that a program that closes its stdin continues to run, and does
-// not block the controller.
-func TestStdinThatIsClosed(t *testing.T) {
-	job := python("import os, signal, time; os.close(0); signal.signal(signal.SIGTERM, lambda *_: os._exit(3)); os.write(1, b'closed\\n')\nwhile True: time.sleep(0.01)")
-	job.Stdin, job.Grace = true, time.Minute
-	c := newContainer(t)
-	next := lines(c)
-	c.begin(job)
-	require.Equal(t, "closed", next())
-	in := InputWriter(c.stdin)
-	_, err := in.Write(make([]byte, 10<<20))
-	require.NoError(t, err)
-	require.NoError(t, in.Close())
-	require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
-	report := c.end()
-	require.Equal(t, Exited, report.Kind)
-	require.Equal(t, 3, report.Value)
-	require.Equal(t, StopTerm, report.Stop)
-	require.False(t, report.Escalated)
-	require.Equal(t, 143, c.bye())
-}
-
 // TestInputWithoutStdin checks that a job without stdin reads /dev/null even if input is sent.
 func TestInputWithoutStdin(t *testing.T) {
 	c := newContainer(t)
@@ -142,98 +77,19 @@ func TestInputWithoutStdin(t *testing.T) {
 	require.Equal(t, 1, c.bye())
 }
 
-func TestDeadline(t *testing.T) {
-	const timeout, grace = 1200 * time.Millisecond, 400 * time.Millisecond
-	tests := map[string]struct {
-		job       Job
-		kind      Kind
-		value     int
-		escalated bool
-		code      int
-	}{
-		"honoured": {python("import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(7))\nwhile True: time.sleep(0.01)"), Exited, 7, false, 7},
-		"default":  {sh("exec sleep 100"), Signaled, 15, false, 143},
-		"ignored":  {sh("trap '' TERM; sleep 100 & sleep 100; sleep 100"), Signaled, 9, true, 137},
-		"stopped":  {sh("kill -STOP $$"), Signaled, 9, true, 137},
-		"traced by init": {python("import ctypes, os, signal; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGUSR2)"),
-			Signaled, 9, true, 137},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			test.job.Timeout, test.job.Grace = timeout, grace
-			c, report := run(t, test.job)
-			require.Equal(t, StopDeadline, report.Stop)
-			require.Equal(t, test.kind, report.Kind)
-			require.Equal(t, test.value, report.Value)
-			require.Equal(t, test.escalated, report.Escalated)
-			require.Zero(t, report.ProcessesLeft)
-			least := timeout
-			if test.escalated {
-				least += grace
-			}
-			require.GreaterOrEqual(t, report.Wall, least)
-			require.Equal(t, test.code, c.bye())
-		})
-	}
-}
-
-// TestSoftSignal checks that the soft signal comes before the deadline, once, and stops nothing.
-func TestSoftSignal(t *testing.T) {
-	const timeout, lead, grace = 2500 * time.Millisecond, time.Second, 300 * time.Millisecond
-	soft := func(job Job, signal syscall.Signal) Job {
-		job.Timeout, job.Grace, job.SoftLead, job.SoftSignal = timeout, grace, lead, signal
-		return job
-	}
-	handles := func(name, command string) Job { // a shell has its handler long before the signal
-		return sh(fmt.Sprintf("trap '%s' %s; while :; do sleep 0.01; done", command, name))
-	}
-	tests := map[string]struct {
-		job       Job
-		kind      Kind
-		value     int
-		stop      Stop
-		escalated bool
-		out       string
-		least     time.Duration
-	}{
-		"TERM finishes":  {soft(handles("TERM", "printf saved; exit 0"), syscall.SIGTERM), Exited, 0, StopNone, false, "saved", timeout - lead},
-		"USR1 finishes":  {soft(handles("USR1", "printf saved; exit 0"), syscall.SIGUSR1), Exited, 0, StopNone, false, "saved", timeout - lead},
-		"no handler":     {soft(sh("exec sleep 100"), syscall.SIGINT), Signaled, 2, StopNone, false, "", timeout - lead},
-		"goes on":        {soft(handles("USR1", "printf x"), syscall.SIGUSR1), Signaled, 15, StopDeadline, false, "x", timeout},
-		"ignores both":   {soft(sh("trap '' TERM; sleep 100; sleep 100"), syscall.SIGTERM), Signaled, 9, StopDeadline, true, "", timeout + grace},
-		"fails after it": {soft(handles("TERM", "exit 3"), syscall.SIGTERM), Exited, 3, StopNone, false, "", timeout - lead},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			c, report := run(t, test.job)
-			require.Equal(t, test.kind, report.Kind)
-			require.Equal(t, test.value, report.Value, "%s", c.errText.String())
-			require.Equal(t, test.stop, report.Stop)
-			require.Equal(t, test.escalated, report.Escalated)
-			require.Equal(t, test.out, c.outText.String())
-			require.GreaterOrEqual(t, report.SoftAfter, timeout-lead)
-			require.GreaterOrEqual(t, report.Wall, max(test.least, report.SoftAfter))
-			require.Less(t, report.SoftAfter, timeout)
-		})
-	}
-	t.Run("ends before", func(t *testing.T) {
-		c, report := run(t, soft(sh("exit 3"), syscall.SIGTERM))
-		requireExit(t, c, report, 3)
-		require.Zero(t, report.SoftAfter)
-	})
-	t.Run("stopped before", func(t *testing.T) {
-		c := newContainer(t)
-		next := lines(c)
-		job := soft(sh("trap '' TERM; echo begun; while :; do sleep 0.01; done"), syscall.SIGUSR1)
-		job.Timeout, job.SoftLead, job.Grace = time.Hour, time.Hour-2*time.Second, 3*time.Second
-		c.begin(job)
-		require.Equal(t, "begun", next())
-		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
-		report := c.end()
-		require.Equal(t, StopTerm, report.Stop)
-		require.Equal(t, 9, report.Value, "the grace period ended it")
-		require.Zero(t, report.SoftAfter)
-	})
+// TestStopBeforeTheSoftSignal checks that the soft signal does not come after another one.
+func TestStopBeforeTheSoftSignal(t *testing.T) {
+	c := newContainer(t)
+	next := lines(c)
+	job := sh("trap '' TERM; echo begun; while :; do sleep 0.01; done")
+	job.Timeout, job.SoftLead, job.SoftSignal, job.Grace = time.Hour, time.Hour-2*time.Second, syscall.SIGUSR1, 3*time.Second
+	c.begin(job)
+	require.Equal(t, "begun", next())
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+	report := c.end()
+	require.Equal(t, StopTerm, report.Stop)
+	require.Equal(t, 9, report.Value, "the grace period ended it")
+	require.Zero(t, report.SoftAfter)
 }
 
 // TestOrphanLimit checks that without a controller at most the orphan limit remains.
@@ -299,67 +155,6 @@ func TestDeadlineVariable(t *testing.T) {
 }
 
 func TestSignalsFromOutside(t *testing.T) {
-	const honours = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); os.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"
-	const ignores = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'term\\n')); os.write(1, b'begun\\n')\nwhile True: time.sleep(0.01)"
-	t.Run("TERM honoured", func(t *testing.T) {
-		c := newContainer(t)
-		next := lines(c)
-		job := python(honours)
-		job.Grace = time.Minute
-		c.begin(job)
-		require.Equal(t, "begun", next())
-		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
-		report := c.end()
-		require.Equal(t, Exited, report.Kind)
-		require.Zero(t, report.Value)
-		require.Equal(t, StopTerm, report.Stop)
-		require.False(t, report.Escalated)
-		require.Equal(t, 143, c.bye(), "a program that was stopped has not succeeded")
-	})
-	t.Run("TERM ignored", func(t *testing.T) {
-		c := newContainer(t)
-		next := lines(c)
-		job := python(ignores)
-		job.Grace = 200 * time.Millisecond
-		c.begin(job)
-		require.Equal(t, "begun", next())
-		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
-		report := c.end()
-		require.Equal(t, Signaled, report.Kind)
-		require.Equal(t, 9, report.Value)
-		require.Equal(t, StopTerm, report.Stop)
-		require.True(t, report.Escalated)
-		require.Equal(t, 143, c.bye())
-	})
-	t.Run("USR1", func(t *testing.T) {
-		c := newContainer(t)
-		next := lines(c)
-		job := python(ignores)
-		job.Grace = time.Hour
-		c.begin(job)
-		require.Equal(t, "begun", next())
-		require.NoError(t, c.cmd.Process.Signal(syscall.SIGUSR1))
-		report := c.end()
-		require.Equal(t, Signaled, report.Kind)
-		require.Equal(t, StopKill, report.Stop)
-		require.False(t, report.Escalated)
-		require.Equal(t, 137, c.bye())
-	})
-	t.Run("USR1 within the grace", func(t *testing.T) {
-		c := newContainer(t)
-		next := lines(c)
-		job := python(ignores)
-		job.Grace = time.Hour
-		c.begin(job)
-		require.Equal(t, "begun", next())
-		require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
-		require.Equal(t, "term", next())
-		require.NoError(t, c.cmd.Process.Signal(syscall.SIGUSR1))
-		report := c.end()
-		require.Equal(t, StopKill, report.Stop)
-		require.False(t, report.Escalated, "it has not outlived its grace")
-		require.Equal(t, 137, c.bye())
-	})
 	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGUSR1: 137} {
 		t.Run("before a job "+signal.String(), func(t *testing.T) {
 			c := newContainer(t)

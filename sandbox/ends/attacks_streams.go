@@ -1,8 +1,8 @@
-package hostile
+package ends
 
-// streams are programs that leave stdout and stderr in a difficult state. Init must still end
+// streamAttacks are programs that leave stdout and stderr in a difficult state. Init must still end
 // both with its marks, behind all output.
-func streams() []Program {
+func streamAttacks() []Program {
 	const fill = `
 def fill(fd):
     os.set_blocking(fd, False)
@@ -13,27 +13,27 @@ def fill(fd):
             if n > 100: return
 `
 	const (
-		last   = `last$`
-		filled = `^x+$`
+		last   = `/(?s).*last/`
+		filled = `/x+/`
 	)
 	return []Program{
-		{Name: "streams closed", Python: "os.write(1, b'last'); os.close(1); os.close(2); os._exit(42)", Said: last},
-		{Name: "streams duplicated", Python: "[os.dup(1 + i % 2) for i in range(100)]; os.dup2(1, 2); os.write(2, b'last'); os._exit(42)", Said: last},
-		{Name: "streams swapped", Python: "os.dup2(1, 9); os.dup2(2, 1); os.dup2(9, 2); os.write(2, b'last'); os._exit(42)", Said: last},
-		{Name: "streams full, non-blocking", Python: fill + "fill(1); fill(2); os._exit(42)", Said: filled},
-		{Name: "streams full, of one page", Python: fill + "[fcntl.fcntl(fd, 1031, 4096) for fd in (1, 2)]; fill(1); fill(2); os._exit(42)", Said: filled},
-		{Name: "streams full, of 1 MiB", Python: fill + "[fcntl.fcntl(fd, 1031, 1 << 20) for fd in (1, 2)]; fill(1); fill(2); os._exit(42)", Said: filled},
-		{Name: "streams of packets", Said: `^(last){9}$`,
+		{Name: "streams closed", Python: "os.write(1, b'last'); os.close(1); os.close(2); os._exit(42)", Stdout: last},
+		{Name: "streams duplicated", Python: "[os.dup(1 + i % 2) for i in range(100)]; os.dup2(1, 2); os.write(2, b'last'); os._exit(42)", Stdout: last},
+		{Name: "streams swapped", Python: "os.dup2(1, 9); os.dup2(2, 1); os.dup2(9, 2); os.write(2, b'last'); os._exit(42)", Stdout: last},
+		{Name: "streams full, non-blocking", Python: fill + "fill(1); fill(2); os._exit(42)", Stdout: filled},
+		{Name: "streams full, of one page", Python: fill + "[fcntl.fcntl(fd, 1031, 4096) for fd in (1, 2)]; fill(1); fill(2); os._exit(42)", Stdout: filled},
+		{Name: "streams full, of 1 MiB", Python: fill + "[fcntl.fcntl(fd, 1031, 1 << 20) for fd in (1, 2)]; fill(1); fill(2); os._exit(42)", Stdout: filled},
+		{Name: "streams of packets", Stdout: "lastlastlastlastlastlastlastlastlast",
 			Python: "[fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT | os.O_WRONLY) for fd in (1, 2)]; [os.write(1, b'last') for i in range(9)]; os._exit(42)"},
-		{Name: "streams that append", Said: last,
+		{Name: "streams that append", Stdout: last,
 			Python: "[fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK) for fd in (1, 2)]; os.write(1, b'last'); os._exit(42)"},
-		{Name: "killed in a write", Python: fill + "fill(1); os.write(2, b'last'); os.kill(0, 9)", Signal: 9, Said: filled},
+		{Name: "killed in a write", Python: fill + "fill(1); os.write(2, b'last'); os.kill(0, 9)", Signal: 9, Stdout: filled},
 		// Output that the program itself reads does not reach the controller.
-		{Name: "a stream that its writer reads", Said: `^(last)?$`,
+		{Name: "a stream that its writer reads", Stdout: `/(last)?/`,
 			Python: "r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK); os.write(1, b'last'); attempt(os.read, r, 99); os._exit(42)"},
 		// If the program could steal the answer to the job, it would have the beginning of the
 		// nonce.
-		{Name: "frames and guessed nonces", Said: `(?s)^.*\x00EBX\x01\x03.*last$`, Python: `
+		{Name: "frames and guessed nonces", Stdout: `/(?s).*\x00EBX\x01\x03.*last/`, Python: `
 r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)
 stolen = attempt(os.read, r, 65536)
 shown = stolen[-8:] if isinstance(stolen, bytes) else os.urandom(8)
@@ -48,16 +48,16 @@ for kind in (1, 2, 3, 4, 16, 17, 18):
 os.write(2, b'\0EBX')
 os.write(1, shown + b'last')
 os._exit(42)`},
-		{Name: "a child that writes on", Said: `^[child\n]*last`, Python: `
+		{Name: "a child that writes on", Stdout: `/[child\n]*last(?s:.*)/`, Python: `
 if os.fork() == 0:
     while True: os.write(1, b'child\n')
 os.write(1, b'last'); os._exit(42)`},
-		{Name: "many children that write on", Said: `last`, Python: `
+		{Name: "many children that write on", Stdout: `/(?s).*last.*/`, Python: `
 for i in range(20):
     if fork() == 0:
         while True: os.write(1, b'child\n'); os.write(2, b'child\n')
 os.write(1, b'last'); os._exit(42)`},
-		{Name: "a grandchild with a session of its own", Said: `^[grandchild\n]*last`, Python: `
+		{Name: "a grandchild with a session of its own", Stdout: `/[grandchild\n]*last(?s:.*)/`, Python: `
 r, w = os.pipe()
 if os.fork() == 0:
     os.setsid()
@@ -71,11 +71,11 @@ if os.fork() == 0:
     os._exit(0)
 os.read(r, 1)
 os._exit(42)`},
-		{Name: "a sibling", Said: `last`, Python: `
+		{Name: "a sibling", Stdout: `/(?s).*last.*/`, Python: `
 if call(CLONE, 0x8000 | 17, 0, 0, 0, 0) == 0:  # CLONE_PARENT
     while True: os.write(1, b'sibling\n')
 os.write(1, b'last'); os._exit(42)`},
-		{Name: "children that end all the time", Said: last, Python: `
+		{Name: "children that end all the time", Stdout: last, Python: `
 for i in range(4):
     if fork() == 0:
         while True:

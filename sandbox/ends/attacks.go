@@ -1,35 +1,10 @@
-// Package hostile has programs that attack PID 1 of their container, with their expected ends.
-// They need a kernel but not an engine, so two suites run them: the tests of
-// sandbox/engine/wire against the bare init, and the conformance suite in the containers of
-// every engine. Attacks that need a container are in the conformance suite.
-//
-// The programs must never run outside a container or a PID namespace.
-package hostile
+package ends
 
-import "time"
-
-// Program is one attack.
-type Program struct {
-	Name string
-	// Python is the script.
-	Python string
-	// Timeout and Grace are the job's.
-	Timeout, Grace time.Duration
-	// Input is the number of bytes on the program's stdin; 0 means no stdin.
-	Input int
-	// Code and Signal are the expected end of the program.
-	Code, Signal int
-	// Deadline means that the program is killed at its deadline.
-	Deadline bool
-	// NoQuota sets the quota of pending signals to 0, as if the user had used it up. The kernel
-	// then drops the sender of a signal.
-	NoQuota bool
-	// Forged means that init takes the program's signal for one from outside if the kernel
-	// does not report its sender. Otherwise the program exits with Success.
-	Forged bool
-	// Said is a regular expression that matches stdout if the attack was carried out.
-	Said string
-}
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Success is the exit code of a program that survived its own attack. Accidental ends do not
 // have this code.
@@ -63,13 +38,13 @@ def fork():
 def deaf(): signal.signal(signal.SIGTERM, signal.SIG_IGN)
 `
 
-// Programs returns all attacks.
-func Programs() []Program {
-	all := append(append(signals(), resources()...), processes()...)
-	all = append(append(all, closed()), streams()...)
+// Attacks returns all attacks on PID 1, which need no container. Their output is evidence that they were
+// carried out.
+func Attacks() []Program {
+	all := slices.Concat(signalAttacks(), resourceAttacks(), processAttacks(), []Program{look()}, streamAttacks())
 	for i := range all {
 		p := &all[i]
-		p.Python = Prelude + p.Python
+		p.Python, p.Stdin, p.Stderr = Prelude+p.Python, p.Input != "", Anything
 		if p.Timeout == 0 {
 			p.Timeout = time.Minute
 		}
@@ -100,13 +75,13 @@ def attack_with_signals(except_for=()):
     return taken
 `
 
-func signals() []Program {
+func signalAttacks() []Program {
 	all := []Program{
 		{Name: "every signal in every way", Python: everySignal + "for i in range(20): n = attack_with_signals()\nprint(n)\nos._exit(42)",
-			Said: `^(2[5-9]\d|[3-9]\d\d|\d{4})\n$`},
+			Stdout: `/(2[5-9]\d|[3-9]\d\d|\d{4})\n/`},
 		{Name: "signals without a quota", NoQuota: true, Python: everySignal +
-			"for i in range(20): n = attack_with_signals((signal.SIGTERM, signal.SIGUSR1))\nprint(n)\nos._exit(42)", Said: `^[1-9]\d\d+\n$`},
-		{Name: "floods of signals", Deadline: true, Signal: 9, Said: `^sent 1\n$`, Python: `
+			"for i in range(20): n = attack_with_signals((signal.SIGTERM, signal.SIGUSR1))\nprint(n)\nos._exit(42)", Stdout: `/[1-9]\d\d+\n/`},
+		{Name: "floods of signals", Deadline: true, Signal: 9, Stdout: "sent 1\n", Python: `
 deaf()
 for s in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1, signal.SIGTERM, 40, 41):
     if fork() == 0:
@@ -116,7 +91,7 @@ print('sent 1', flush=True)
 while True:
     if fork() == 0: os._exit(0)
     os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)`},
-		{Name: "signals of descriptors", Said: `^x*(2[4-9]|[3-9]\d) owned\n$`, Python: `
+		{Name: "signals of descriptors", Stdout: `/x*(2[4-9]|[3-9]\d) owned\n/`, Python: `
 r = os.open('/proc/self/fd/1', os.O_RDONLY | os.O_NONBLOCK)
 done = 0
 for s in (0, signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD, signal.SIGSTOP, signal.SIGSEGV, 40):
@@ -143,13 +118,13 @@ os._exit(42)`},
 		{"SIGTERM queued", "call(QUEUEINFO, 1, signal.SIGTERM, siginfo(signal.SIGTERM, -1))"},
 		{"SIGUSR1 queued", "call(QUEUEINFO, 1, signal.SIGUSR1, siginfo(signal.SIGUSR1, -1))"},
 	} {
-		all = append(all, Program{Name: "as if from outside: " + way.name, Signal: 9, Forged: true, NoQuota: true, Grace: 10 * time.Millisecond, Said: `^forge\n(0\n?)?$`,
+		all = append(all, Program{Name: "as if from outside: " + way.name, Signal: 9, Forged: true, NoQuota: true, Grace: 10 * time.Millisecond, Stdout: `/forge\n(0\n?)?/`,
 			Python: "deaf()\nprint('forge', flush=True)\nprint(" + way.script + ", flush=True)\ntime.sleep(0.5)\nos._exit(42)"})
 	}
 	return all
 }
 
-func resources() []Program {
+func resourceAttacks() []Program {
 	// spoil tries to change every attribute of init that the kernel lets the same user change.
 	// Only the I/O scheduling class can be changed, and init does no I/O on disks.
 	const spoil = `
@@ -163,23 +138,24 @@ for init in (1, 1 << 32 | 1, -1 << 32 | 1):  # the kernel reads 32 bits
 print(call(PRIORITY, 2, 0, 19), call(PRIORITY, 2, os.getuid(), 19), call(IOPRIO, 1, 1, 3 << 13))
 sys.stdout.flush()
 `
-	const spoiled = `^(EPERM ){33}0\n$`
+	const spoiled = `/(EPERM ){33}0\n/`
 	return []Program{
-		{Name: "resources of init, then an exit", Python: spoil + "os._exit(42)", Said: spoiled},
-		{Name: "resources of init, then the deadline", Python: "deaf()\n" + spoil + "for i in range(4): os.fork()\nwhile True: pass", Deadline: true, Signal: 9, Said: spoiled},
-		{Name: "resources of init, then stdin", Python: spoil + "os._exit(42 if len(sys.stdin.read()) == 1000000 else 1)", Input: 1_000_000, Said: spoiled},
+		{Name: "resources of init, then an exit", Python: spoil + "os._exit(42)", Stdout: spoiled},
+		{Name: "resources of init, then the deadline", Python: "deaf()\n" + spoil + "for i in range(4): os.fork()\nwhile True: pass", Deadline: true, Signal: 9, Stdout: spoiled},
+		{Name: "resources of init, then stdin", Python: spoil + "os._exit(42 if len(sys.stdin.read()) == 1000000 else 1)", Input: strings.Repeat("\x00", 1_000_000), Stdout: spoiled},
 	}
 }
 
-func processes() []Program {
+func processAttacks() []Program {
 	const others = "deaf()\nfor i in range(5):\n  if os.fork() == 0: time.sleep(1000)\n"
 	return []Program{
 		// kill(-1) does not include the caller.
-		{Name: "SIGKILL to everything", Python: others + "print(libc.kill(-1, 9)); time.sleep(0.01); os._exit(42)", Said: `^0\n$`},
-		{Name: "SIGSTOP to everything", Deadline: true, Signal: 9, Said: `^0 0\n$`,
+		{Name: "SIGKILL to everything", Python: others + "print(libc.kill(-1, 9)); time.sleep(0.01); os._exit(42)", Stdout: "0\n"},
+		{Name: "SIGSTOP to everything", Deadline: true, Signal: 9, Stdout: "0 0\n",
 			Python: others + "print(libc.kill(-1, signal.SIGSTOP), libc.kill(1, signal.SIGSTOP), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"},
+		{Name: "a program that init traces", Deadline: true, Signal: 9, Python: "call(PTRACE, 0, 0, 0, 0); os.kill(os.getpid(), signal.SIGUSR2)"},
 		// The tracer never waits for its tracee, so init can reap it only after the tracer's death.
-		{Name: "a tracer that keeps the end", Deadline: true, Code: Success, Said: `^0\n$`, Python: `
+		{Name: "a tracer that keeps the end", Deadline: true, Code: Success, Stdout: "0\n", Python: `
 parent, (r, w) = os.getpid(), os.pipe()
 if os.fork() == 0:
     deaf()
@@ -192,10 +168,10 @@ os._exit(42)`},
 	}
 }
 
-// closed tries to trace, read and write init. It skips files that root owns if the program is
+// look tries to trace, read and write init. It skips files that root owns if the program is
 // root in a user namespace.
-func closed() Program {
-	return Program{Name: "a look into init", Said: `^[4-9]\d refused: (E[A-Z]+ ?)+\n$`, Python: `
+func look() Program {
+	return Program{Name: "a look into init", Stdout: `/[4-9]\d refused: (E[A-Z]+ ?)+\n/`, Python: `
 answers = {}
 def refused(name, answer): answers[name] = answer
 for request in (16, SEIZE): refused('ptrace %d' % request, call(PTRACE, request, 1, 0, 0))
