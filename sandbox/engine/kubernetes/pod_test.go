@@ -24,7 +24,7 @@ func TestPodOpensNothing(t *testing.T) {
 	sources := engine.Sources{spec.RoleInput: "/v/input", spec.RoleFinal: "/v/final", spec.RoleEmpty: "/v/empty"}
 	mounts, err := mountsOf(class, sources, "/v")
 	require.NoError(t, err)
-	job, err := plan{config: engine.Cluster{CPUShare: 1}, class: class, meta: engine.Meta{Name: "evalbox-x"}, mounts: mounts, files: true, diskBytes: 1 << 20}.job()
+	job, err := plan{config: cluster{CPUShare: 1}, class: class, meta: engine.Meta{Name: "evalbox-x"}, mounts: mounts, files: true, diskBytes: 1 << 20}.job()
 	require.NoError(t, err)
 	pod := job.Spec.Template.Spec
 	require.Equal(t, ptr.To(false), pod.AutomountServiceAccountToken)
