@@ -73,9 +73,6 @@ func (p Program) Argv() []string {
 	return []string{"python3", "-u", "-c", p.Python}
 }
 
-// Contained reports whether the program needs a container with limits.
-func (p Program) Contained() bool { return p.OOM || p.PIDs > 0 }
-
 // Escalated reports whether the program outlives its grace period, and is killed. An attack that survives
 // keeps init from its end until then.
 func (p Program) Escalated() bool {
@@ -249,39 +246,17 @@ func ways() []Program {
 		{Name: "another program in its place", Command: sh("exec sh -c 'echo replaced; exit 6'"), Code: 6, Stdout: "replaced\n"},
 		{Name: "the main thread ends", Python: "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.3), print('later'))).start()", Stdout: "later\n"},
 		{Name: "exit in a child", Python: "import os\nif os.fork() == 0: os._exit(1)\nprint('child', os.wait()[1])", Stdout: "child 256\n"},
-		{Name: "processes that stay", Code: 3, Stdout: "left\n", Python: `
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-for i in range(12):
-    if os.fork() == 0:
-        if i % 2: os.setsid()
-        time.sleep(600)
-print('left')
-os._exit(3)`},
+		{Name: "processes that stay", Code: 3, Stdout: "left\n", Python: "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" +
+			"for i in range(12):\n    if os.fork() == 0:\n        if i % 2: os.setsid()\n        time.sleep(600)\nprint('left')\nos._exit(3)"},
 		{Name: "words, and a text at stdin", Stdin: true, Input: "typed", Stdout: "['a b', '', '$x', '--'] typed\n",
 			Command: []string{"python3", "-c", "import sys; print(sys.argv[1:], sys.stdin.read())", "a b", "", "$x", "--"}},
 		{Name: "out of memory", Python: "print('begin')\nkept = []\nwhile True: kept.append(bytearray(8 << 20))\n", OOM: true, Signal: 9, Stdout: "begin\n"},
 		{Name: "a child is out of memory", OOM: true, Stdout: "child -9\n",
 			Python: "import subprocess, sys\np = subprocess.run([sys.executable, '-c', 'kept = []\\nwhile True: kept.append(bytearray(64 << 20))'])\nprint('child', p.returncode)\n"},
-		{Name: "processes", PIDs: 24, Stdout: "EAGAIN 23\n", Python: `
-import errno, os, signal
-children = []
-try:
-    while len(children) < 200:
-        child = os.fork()
-        if child == 0: signal.pause()
-        children.append(child)
-except OSError as e: print(errno.errorcode[e.errno], len(children))
-for child in children: os.kill(child, 9); os.waitpid(child, 0)`},
-		{Name: "threads", PIDs: 24, Stdout: "RuntimeError 23\n", Python: `
-import os, threading
-stop, n = threading.Event(), 0
-try:
-    while n < 200:
-        threading.Thread(target=stop.wait, daemon=True).start()
-        n += 1
-except RuntimeError: print('RuntimeError', n)
-os._exit(0)`},
+		{Name: "processes", PIDs: 24, Stdout: "EAGAIN 23\n", Python: "import errno, os, time\nn = 0\ntry:\n    while n < 200:\n        if os.fork() == 0: time.sleep(600)\n        n += 1\n" +
+			"except OSError as e: print(errno.errorcode[e.errno], n)\n"},
+		{Name: "threads", PIDs: 24, Stdout: "RuntimeError 23\n", Python: "import os, threading\nstop, n = threading.Event(), 0\ntry:\n    while n < 200:\n" +
+			"        threading.Thread(target=stop.wait, daemon=True).start()\n        n += 1\nexcept RuntimeError: print('RuntimeError', n)\nos._exit(0)"},
 	}
 }
 

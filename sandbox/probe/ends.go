@@ -1,11 +1,10 @@
 package probe
 
 import (
-	"fmt"
-	"regexp"
 	"slices"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -47,8 +46,8 @@ time.sleep(600)`},
 	deep := []string{"the deadline", "the deadline, ignored", "not there", "out of memory", "processes", "exit 137", "signal 9"}
 	often := []string{"exit 124", "exit 143", "exit 255", "signal 6", "signal 11", "signal 15"}
 	for _, p := range ends.Programs() {
-		// A signal from outside is not the caller's, a result keeps less, and a request has fewer words.
-		if len(p.Signals) == 0 && p.Times == 0 && p.Errno != syscall.E2BIG {
+		// A signal from outside is not the caller's, a result keeps less and has text, and a request has fewer words.
+		if len(p.Signals) == 0 && p.Times == 0 && utf8.ValidString(p.Stdout) && p.Errno != syscall.E2BIG {
 			r := Of("ends", p)
 			r.Deep = slices.Contains(deep, p.Name)
 			all = append(all, r)
@@ -89,59 +88,34 @@ func Of(group string, p ends.Program) Run {
 	return r
 }
 
-// wantOf is the result of a program of the table of ends.
+// wantOf is the result of a program of the table of ends. The explanation follows from the rest.
 func wantOf(p ends.Program) Want {
-	w := Want{Code: p.Code, Signal: p.Signal, OOM: p.OOM}
+	w := Want{Code: p.Code, Signal: p.Signal, OOM: p.OOM, Stdout: p.Stdout, Stderr: p.Stderr}
 	if least := p.Duration(); least > 0 {
 		w.Seconds = least.Seconds() + 15
 	}
-	w.Stdout, w.StdoutBytes = seen(p.Stdout)
-	w.Stderr, w.StderrBytes = seen(p.Stderr)
-	asked := fmt.Sprintf(`sked to finish by %s after %.0f(\.\d)?s`, p.SoftSignal, p.Soft.Seconds())
+	if p.Asked && !p.Deadline {
+		w.Deadline = result.DeadlineSoft
+	}
 	switch {
 	case p.Errno != 0:
-		w.Status, w.Fault, w.Explanation = result.StatusStartFailed, result.FaultOperator, "The command is not in the image."
-		if p.Code == 126 {
-			w.Explanation = "The command is not executable."
-		}
-	case p.Deadline:
-		w.Status, w.Explanation = result.StatusTimedOut, stopped
+		w.Status, w.Fault = result.StatusStartFailed, result.FaultOperator
+	case p.Deadline || p.Asked && p.Signal > 0:
+		w.Status = result.StatusTimedOut
 		if p.Escalated() {
-			w.Signal, w.Explanation = 9, killed
+			w.Signal = int(syscall.SIGKILL)
 		}
-	case p.Asked && p.Signal > 0:
-		w.Status, w.Deadline, w.Explanation = result.StatusTimedOut, result.DeadlineSoft, "/The program was a"+asked+", and ended by that signal: it does not handle it\\./"
-		return w
-	case p.OOM && p.Signal == 9:
+	case p.OOM && p.Signal > 0:
 		w.Status = result.StatusOutOfMemory
-		return w
 	case p.Signal > 0:
-		w.Status, w.Explanation = result.StatusSignaled, fmt.Sprintf("The program was ended by signal %d (%s).", p.Signal, result.SignalName(p.Signal))
-	default:
-		w.Explanation = fmt.Sprintf("The program exited with %d.", p.Code)
-	}
-	if p.OOM {
+		w.Status = result.StatusSignaled
+	case p.OOM:
 		w.Warnings = []string{"a process of the run was killed for memory, but the main process ended by itself"}
 	}
-	if p.Asked {
-		w.Explanation = "/" + regexp.QuoteMeta(w.Explanation) + " It had been a" + asked + "\\./"
-		if !p.Deadline {
-			w.Deadline = result.DeadlineSoft
-		}
+	if p.Stderr == ends.Anything {
+		w.StdoutBytes, w.StderrBytes = Any, Any
 	}
 	return w
-}
-
-// seen is the text of a stream in a result, which has a character for each byte that is not text, and the
-// bytes of a stream of which the text does not tell them.
-func seen(text string) (string, int64) {
-	switch readable := string([]rune(text)); {
-	case ends.IsPattern(text):
-		return text, Any
-	case readable != text:
-		return readable, int64(len(text))
-	}
-	return text, 0
 }
 
 // tracebackRuns print tracebacks and what looks like them.
