@@ -12,7 +12,6 @@ SANDBOX       := $(BIN)/sandbox
 # The image that carries evalbox's own programs into pods.
 ARCH          ?= amd64
 INIT_IMAGE    ?= bin/evalbox-init.tar
-TEST_TIMEOUT  ?= 30m
 TEST_FLAGS    ?=
 # What is measured, and how often: -case pass,import -n 20
 BENCH_FLAGS   ?=
@@ -34,9 +33,8 @@ COSIGN_KEY    ?=
 # Where make install puts the command; DESTDIR is put before it, for packages.
 PREFIX        ?= /usr/local
 SHARE         := $(DESTDIR)$(PREFIX)/share
-PACKAGES      ?= ./...
-# Those of hack, which is a module of its own: all or none, unless they are named.
-HACK_PACKAGES ?= $(filter ./...,$(PACKAGES))
+# PACKAGES=./policy tests only these packages.
+PACKAGES      ?=
 # The engines that the tests run on, one after the other; see hack/engine.
 ENGINES       ?= floor current
 # Where the tests in a browser write pictures; empty for nowhere.
@@ -45,15 +43,8 @@ GUIDES        ?=
 GUIDE_TEST    := go -C hack test -vet=off $(SHORT) -count 1 -tags guides -timeout 20m $(TEST_FLAGS) ./guides -run TestGuides -guides=$(GUIDES) $(GUIDE_FLAGS)
 # The clusters that the tests run on after them; see hack/cluster. CLUSTERS= leaves them out.
 CLUSTERS      ?= kubernetes
-# The tests that need an engine are named TestEngine. These packages have some, and those of hack; what talks to an
-# engine is tested on every one.
-WITH_ENGINE   := ./cmd/sandbox ./harness/contract ./harness/contract/adapter ./harness/evaluate ./harness/gate ./harness/gate/execute \
-  ./harness/invoke ./images ./sandbox ./sandbox/engine/docker
-ON_EVERY      := ./images ./sandbox ./sandbox/engine/docker
-HACK_ENGINE   := ./faults ./hostile
 # make test says -short to tests that take minutes and rarely fail.
 SHORT         ?=
-GO_TEST       := test -vet=off -timeout $(TEST_TIMEOUT) $(SHORT) $(TEST_FLAGS)
 EXAMPLE       := run --input examples/digits/input examples/digits/train.py
 
 # The hostile suite writes its table here: probes against engines.
@@ -182,22 +173,17 @@ test-all: vet vet-darwin lint test-unit test-engine test-browser test-guides tes
 	@for cluster in $(CLUSTERS); do $(MAKE) test-$$cluster; done
 	@$(MAKE) release-dry-run
 
-# They find no engine, so one that needs it without saying so in its name fails.
 .PHONY: test-unit
 test-unit: ## the tests that need no engine: tables, goldens, the fake engine, scripts of the command; with -race
 	@hack/setup.sh test-tools
-	@go mod download && go -C hack mod download
-	@$(AS_ROOT) env CGO_ENABLED=1 DOCKER_HOST=unix:///no/engine bash -ec "go $(GO_TEST) -race -skip ^TestEngine $(PACKAGES); \
-	  [ -z '$(HACK_PACKAGES)' ] || CGO_ENABLED=0 go -C hack $(GO_TEST) -skip ^TestEngine $(HACK_PACKAGES)"
+	@$(AS_ROOT) env PACKAGES='$(PACKAGES)' hack/ring unit $(SHORT) $(TEST_FLAGS)
 
 .PHONY: test-engine
 test-engine: image engines ## the tests that need an engine, on an old one and a current one
 	@rm -rf $(HOSTILE_TABLE)
-	@packages='$(if $(HACK_PACKAGES),$(WITH_ENGINE),$(PACKAGES))' hack='$(HACK_ENGINE)'; for engine in $(ENGINES); do \
-	  echo "engine $$engine:"; \
-	  $(AS_ROOT) hack/engine run $$engine env EVALBOX_HOSTILE_TABLE=$(HOSTILE_TABLE) bash -ec "go $(GO_TEST) -run ^TestEngine $$packages; \
-	    [ -z '$(HACK_PACKAGES)' ] || [ -z '$$hack' ] || go -C hack $(GO_TEST) -run ^TestEngine $$hack"; \
-	  packages='$(if $(HACK_PACKAGES),$(if $(SHORT),./sandbox/engine/docker,$(ON_EVERY)),$(PACKAGES))' hack='$(if $(SHORT),,$(HACK_ENGINE))'; done
+	@ring=engine; for engine in $(ENGINES); do echo "engine $$engine:"; \
+	  $(AS_ROOT) hack/engine run $$engine env PACKAGES='$(PACKAGES)' EVALBOX_HOSTILE_TABLE=$(HOSTILE_TABLE) hack/ring $$ring $(SHORT) $(TEST_FLAGS); \
+	  ring=second; done
 	@[ ! -e $(HOSTILE_TABLE)/table.txt ] || cat $(HOSTILE_TABLE)/table.txt
 
 .PHONY: test-kubernetes
