@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -23,14 +24,10 @@ import (
 func project(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "project")
-	for name, text := range map[string]string{
+	treetest.Write(t, dir, map[string]string{
 		"readme.md": "hello", "src/main.py": "print('main')", "src/run.sh": "#!/bin/sh\n", "src/old.txt": "old",
 		"src/deep/a/b": "deep", "secret.env": "KEY=canary", "private/key": "canary", "private/more/key": "canary", "data/d.csv": "1,2\n",
-	} {
-		full := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o644))
-	}
+	})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "src/run.sh"), 0o755))
 	require.NoError(t, os.Symlink("main.py", filepath.Join(dir, "src/link")))
 	require.NoError(t, os.Symlink("../secret.env", filepath.Join(dir, "src/to-secret")))

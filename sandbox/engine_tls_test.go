@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -20,7 +19,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +29,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 )
 
 // authority signs certificates of a test.
@@ -261,84 +260,24 @@ func plainServer(t *testing.T) string {
 	return "tcp://" + server.Listener.Addr().String()
 }
 
-// cable passes connections on until it is cut.
-type cable struct {
-	listener net.Listener
-	to       string
-	mu       sync.Mutex
-	ends     []net.Conn
-	made     int
-}
-
-func newCable(t *testing.T, to string) *cable {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	c := &cable{listener: l, to: to}
-	t.Cleanup(func() {
-		_ = l.Close()
-		c.cut()
-	})
-	go func() {
-		for {
-			here, err := l.Accept()
-			if err != nil {
-				return
-			}
-			there, err := net.Dial("tcp", c.to)
-			if err != nil {
-				_ = here.Close()
-				continue
-			}
-			c.mu.Lock()
-			c.ends, c.made = append(c.ends, here, there), c.made+1
-			c.mu.Unlock()
-			for _, pair := range [][2]net.Conn{{here, there}, {there, here}} {
-				go func() {
-					_, _ = io.Copy(pair[1], pair[0])
-					_ = pair[1].(*net.TCPConn).CloseWrite()
-				}()
-			}
-		}
-	}()
-	return c
-}
-
-// count is how many connections were made.
-func (c *cable) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.made
-}
-
-// cut breaks every connection there is; new ones can be made.
-func (c *cable) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.ends {
-		_ = conn.Close()
-	}
-	c.ends = nil
-}
-
 // A run over TLS whose connections are cut goes on with new ones.
 func TestEngineTLSConnectionCut(t *testing.T) {
 	ca := newAuthority(t)
 	e, port := newTLSEngine(t, ca)
-	line := newCable(t, "127.0.0.1:"+port)
-	dockerEnv(t, "DOCKER_HOST=tcp://"+line.listener.Addr().String(), "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+ca.folder(time.Hour))
+	line := enginetest.NewDetour(t, "tcp://127.0.0.1:0", "tcp://127.0.0.1:"+port)
+	dockerEnv(t, "DOCKER_HOST="+line.Address(), "DOCKER_TLS_VERIFY=1", "DOCKER_CERT_PATH="+ca.folder(time.Hour))
 	engine, err := docker.FromEnv()
 	require.NoError(t, err)
 
 	before := 0
 	res, err := e.runWaiterOn(engine, func(goOn func()) {
-		before = line.count()
-		line.cut()
+		before = line.Made()
+		line.Cut()
 		goOn()
 	})
 	require.NoError(t, err)
 	require.Equal(t, result.StatusExited, res.Status, res.Explanation)
 	require.Equal(t, 7, res.ExitCode)
 	require.Contains(t, res.Stdout, "ready\n")
-	require.Greater(t, line.count(), before, "the run went on without a new connection")
+	require.Greater(t, line.Made(), before, "the run went on without a new connection")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -235,11 +236,7 @@ func newTask(t *testing.T) TaskDescription {
 	}
 }
 
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-}
+var writeFile, read = treetest.File, treetest.Read
 
 func scripts(texts ...string) []mlestar.SolutionScript {
 	solutions := make([]mlestar.SolutionScript, len(texts))
@@ -247,13 +244,6 @@ func scripts(texts ...string) []mlestar.SolutionScript {
 		solutions[i] = mlestar.NewSolution(text, mlestar.PhaseInit)
 	}
 	return solutions
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(text)
 }
 
 // recording is a fake sandbox with a program.

@@ -17,6 +17,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/spec"
 	"github.com/evalbox/evalbox/internal/runnertest"
 	"github.com/evalbox/evalbox/internal/treehash"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
@@ -101,7 +102,7 @@ func TestEngineVerdicts(t *testing.T) {
 			if strings.Contains(c.wish, "limits:") {
 				text = "name: engine\nimage: debian\n" + c.wish
 			}
-			dir := folder(t, map[string]string{"test_a.py": c.file, "core/secret": "s"})
+			dir := treetest.Dir(t, map[string]string{"test_a.py": c.file, "core/secret": "s"})
 			o := real(t, e, dir, text)
 			report, err := o.run(t.Context())
 			require.NoError(t, err)
@@ -132,7 +133,7 @@ func TestEngineVerdicts(t *testing.T) {
 func TestEngineBaseline(t *testing.T) {
 	t.Parallel()
 	e := engine(t)
-	dir := folder(t, map[string]string{"a.py": "def f():\n    return 1\n", "test_a.py": "from a import f\n\ndef test_f():\n    assert f() == 2\n\ndef test_g():\n    assert True\n"})
+	dir := treetest.Dir(t, map[string]string{"a.py": "def f():\n    return 1\n", "test_a.py": "from a import f\n\ndef test_f():\n    assert f() == 2\n\ndef test_g():\n    assert True\n"})
 	repo, err := gogit.PlainInit(dir, false)
 	require.NoError(t, err)
 	base := commit(t, repo, "red")
@@ -170,7 +171,7 @@ func TestEngineBaseline(t *testing.T) {
 func TestEngineRepeat(t *testing.T) {
 	t.Parallel()
 	e := engine(t)
-	dir := folder(t, map[string]string{"test_a.py": "import random\n\ndef test_one():\n    print('lucky', *random.choices('abcdefghijklmnopqrstuvwxyz', k=12))\n"})
+	dir := treetest.Dir(t, map[string]string{"test_a.py": "import random\n\ndef test_one():\n    print('lucky', *random.choices('abcdefghijklmnopqrstuvwxyz', k=12))\n"})
 	o := real(t, e, dir, limits+"gate_commands: [pytest -q -s]\n")
 	o.Mode.Repeats = 2
 	report, err := o.run(t.Context())
@@ -185,7 +186,7 @@ func TestEngineRepeat(t *testing.T) {
 func TestEngineReplay(t *testing.T) {
 	t.Parallel()
 	e := engine(t)
-	dir := folder(t, map[string]string{"test_a.py": "import os\n\ndef test_one():\n    os.makedirs('out')\n    open('out/app', 'w').write('1')\n"})
+	dir := treetest.Dir(t, map[string]string{"test_a.py": "import os\n\ndef test_one():\n    os.makedirs('out')\n    open('out/app', 'w').write('1')\n"})
 	o := real(t, e, dir, limits+"gate_commands: [pytest -q]\nartifact_paths: ['out/**']\n")
 	o.OutDir = filepath.Join(dir, "gates", "one")
 	report, err := o.run(t.Context())
@@ -212,7 +213,7 @@ func TestEngineReplay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplayCannot, none.Outcome)
 	require.Equal(t, "workspace", none.Missing[0].File)
-	copied := folder(t, map[string]string{})
+	copied := treetest.Dir(t, map[string]string{})
 	require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
 	require.NoError(t, os.RemoveAll(filepath.Join(copied, "gates")))
 	require.NoError(t, os.Mkdir(filepath.Join(copied, "gates"), 0o755))
@@ -283,7 +284,7 @@ func replaceIn(t *testing.T, dir, name, from, to string) {
 func TestEngineGoTest(t *testing.T) {
 	t.Parallel()
 	e := engine(t)
-	dir := folder(t, map[string]string{
+	dir := treetest.Dir(t, map[string]string{
 		"go.mod":    "module example.com/m\n\ngo 1.24\n",
 		"a.go":      "package m\n\nfunc F() int { return 1 }\n",
 		"a_test.go": "package m\n\nimport \"testing\"\n\nfunc TestF(t *testing.T) {\n\tif F() != 1 {\n\t\tt.Fatal()\n\t}\n}\n\nfunc TestSub(t *testing.T) {\n\tt.Run(\"one\", func(t *testing.T) {})\n}\n",

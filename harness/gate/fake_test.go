@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 	sandboxspec "github.com/evalbox/evalbox/sandbox/spec"
@@ -110,18 +111,6 @@ func seal(t *testing.T, text string, toolchain evidence.Toolchain) spec.Lock {
 // executed is the mode of a run.
 func executed() evidence.Mode { return evidence.Mode{Execute: true, Tools: true, Repeats: 1} }
 
-// folder is a new folder with these files.
-func folder(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
-	}
-	return dir
-}
-
 // testJob is a job with its harness.
 type testJob struct {
 	gate.Job
@@ -148,7 +137,7 @@ func (o testJob) replay(ctx context.Context, r gate.ReplayOptions) (gate.ReplayR
 // options are those of a run over the fake.
 func options(t *testing.T, f *fake, text string) testJob {
 	t.Helper()
-	dir := folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"})
+	dir := treetest.Dir(t, map[string]string{"test_a.py": "def test_one(): pass\n"})
 	return testJob{box: f, Job: gate.Job{
 		WishDir: dir, OutDir: filepath.Join(dir, ".gate"), Mode: executed(),
 		Lock: seal(t, text, evidence.Toolchain{Image: "debian", ImageID: fakeImage, Locked: true}), Sealed: true,

@@ -14,13 +14,14 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/internal/treehash"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox"
 )
 
 // TestReplayOfBareGates: a GATES.json of the seed's keys alone can be run on a workspace
 // that somebody names.
 func TestReplayOfBareGates(t *testing.T) {
-	workspace := folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"})
+	workspace := treetest.Dir(t, map[string]string{"test_a.py": "def test_one(): pass\n"})
 	for name, c := range map[string]struct {
 		text, workspace string
 		code            int
@@ -65,7 +66,7 @@ func TestReplayOfBareGates(t *testing.T) {
 // TestReplayOfOtherTools: a replay with other tools than were recorded would be another
 // run.
 func TestReplayOfOtherTools(t *testing.T) {
-	tool := folder(t, map[string]string{"bin/tool": "1"})
+	tool := treetest.Dir(t, map[string]string{"bin/tool": "1"})
 	tree, err := treehash.Of(t.Context(), tool, treehash.Options{})
 	require.NoError(t, err)
 	f := newFake(t)
@@ -108,7 +109,7 @@ func TestReplayIsJudged(t *testing.T) {
 		g.Observed.Opened = []string{"/etc/shadow"}
 		return nil
 	}
-	for from, workspace := range map[string]string{o.OutDir: "", bare: folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"})} {
+	for from, workspace := range map[string]string{o.OutDir: "", bare: treetest.Dir(t, map[string]string{"test_a.py": "def test_one(): pass\n"})} {
 		replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: from, Workspace: workspace})
 		require.NoError(t, err)
 		require.Equal(t, gate.ReplayDifferent, replayed.Outcome)
@@ -212,7 +213,7 @@ func TestReplayNamesFiles(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(o.OutDir, evidence.WorkspaceFile))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &recorded))
-	other := folder(t, map[string]string{"new.py": "1"})
+	other := treetest.Dir(t, map[string]string{"new.py": "1"})
 	for name := range recorded.Entries {
 		require.NoError(t, os.WriteFile(filepath.Join(other, name), []byte("changed"), 0o644))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/git"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/treehash"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -473,7 +474,7 @@ func TestCommit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 	require.Equal(t, first, report.Manifest.Repo.Commit)
-	clean, err := treehash.Of(t.Context(), folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"}), treehash.Options{})
+	clean, err := treehash.Of(t.Context(), treetest.Dir(t, map[string]string{"test_a.py": "def test_one(): pass\n"}), treehash.Options{})
 	require.NoError(t, err)
 	require.Equal(t, clean.Sum, report.Gates.Workspace)
 	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})

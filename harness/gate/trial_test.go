@@ -12,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate"
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -35,7 +36,7 @@ func TestTrial(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "gate", h.Trial().Kind())
 	require.True(t, json.Valid(h.Trial().Schema()))
-	workspace := folder(t, map[string]string{"test_a.py": "def test_one(): pass\n"})
+	workspace := treetest.Dir(t, map[string]string{"test_a.py": "def test_one(): pass\n"})
 	job := trialJob(t, gate.Document{Command: []string{"pytest", "-q"}, Workspace: workspace, Out: filepath.Join(t.TempDir(), "out")})
 	plan, err := h.Trial().Plan(t.Context(), job)
 	require.NoError(t, err)
@@ -105,7 +106,7 @@ func TestReportErr(t *testing.T) {
 func TestSealFile(t *testing.T) {
 	h, err := gate.New(newFake(t), gate.Options{})
 	require.NoError(t, err)
-	dir := folder(t, map[string]string{
+	dir := treetest.Dir(t, map[string]string{
 		"wish.yaml": oneTest + "protected_paths: [secrets]\n", "lost.yaml": oneTest + "io_boundary: none\n", "bad.yaml": "nme: x\n",
 	})
 	lock, warnings, err := h.SealFile(t.Context(), filepath.Join(dir, "wish.yaml"))

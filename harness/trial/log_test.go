@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 )
 
@@ -94,7 +95,7 @@ func TestLogListsWhatIsUnfinished(t *testing.T) {
 	require.Nil(t, during[0].Spec)
 	for name, content := range map[string]string{"damaged": "{", "another": `{"schema":"x"}`} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "jobs", name), 0o700))
-		write(t, filepath.Join(dir, "jobs", name, "job.json"), content)
+		treetest.File(t, filepath.Join(dir, "jobs", name, "job.json"), content)
 	}
 	after, err := log.Unfinished()
 	require.NoError(t, err)
@@ -220,7 +221,7 @@ func TestLogTakesOneJobOnce(t *testing.T) {
 	index := filepath.Join(dir, "index.jsonl")
 	whole, err := os.ReadFile(index)
 	require.NoError(t, err)
-	write(t, index, strings.SplitAfter(string(whole), "\n")[0])
+	treetest.File(t, index, strings.SplitAfter(string(whole), "\n")[0])
 	_, ok, err = openLog(t, dir).Conclusive("k")
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -246,26 +247,26 @@ func TestLogRepairsItsIndex(t *testing.T) {
 			t.Helper()
 			require.NoError(t, os.Remove(index))
 		},
-		"empty": func(t *testing.T, index string, _ []string) { t.Helper(); write(t, index, "") },
+		"empty": func(t *testing.T, index string, _ []string) { t.Helper(); treetest.File(t, index, "") },
 		"cut within a line": func(t *testing.T, index string, lines []string) {
 			t.Helper()
-			write(t, index, lines[0]+lines[1]+lines[2][:40])
+			treetest.File(t, index, lines[0]+lines[1]+lines[2][:40])
 		},
 		"cut before the end of a line": func(t *testing.T, index string, lines []string) {
 			t.Helper()
-			write(t, index, lines[0]+strings.TrimSuffix(lines[1], "\n"))
+			treetest.File(t, index, lines[0]+strings.TrimSuffix(lines[1], "\n"))
 		},
 		"zeros at the end": func(t *testing.T, index string, lines []string) {
 			t.Helper()
-			write(t, index, lines[0]+strings.Repeat("\x00", 300))
+			treetest.File(t, index, lines[0]+strings.Repeat("\x00", 300))
 		},
 		"more zeros than a line has": func(t *testing.T, index string, lines []string) {
 			t.Helper()
-			write(t, index, lines[0]+strings.Repeat("\x00", 300<<10))
+			treetest.File(t, index, lines[0]+strings.Repeat("\x00", 300<<10))
 		},
 		"a line is missing": func(t *testing.T, index string, lines []string) {
 			t.Helper()
-			write(t, index, lines[0]+lines[2]+lines[3])
+			treetest.File(t, index, lines[0]+lines[2]+lines[3])
 		},
 	}
 	for name, do := range damage {
@@ -296,7 +297,7 @@ func TestLogRepairsItsIndex(t *testing.T) {
 	t.Run("a file of another kind stays as it is", func(t *testing.T) {
 		dir := t.TempDir()
 		fill(t, dir, 2)
-		write(t, filepath.Join(dir, "index.jsonl"), "precious")
+		treetest.File(t, filepath.Join(dir, "index.jsonl"), "precious")
 		log := openLog(t, dir)
 		_, _, err := log.Conclusive("key-0")
 		require.ErrorContains(t, err, "the last line has no end")
@@ -313,7 +314,7 @@ func TestLogRepairsItsIndex(t *testing.T) {
 		content, err := os.ReadFile(index)
 		require.NoError(t, err)
 		lines := strings.SplitAfter(string(content), "\n")
-		write(t, index, `{"schema":"evalbox/trial/v9"}`+"\n"+lines[1])
+		treetest.File(t, index, `{"schema":"evalbox/trial/v9"}`+"\n"+lines[1])
 		log := openLog(t, dir)
 		_, ok, err := log.Conclusive("key-0")
 		require.NoError(t, err)
@@ -333,7 +334,7 @@ func TestLogRepairsItsIndex(t *testing.T) {
 	t.Run("a damaged result is not known", func(t *testing.T) {
 		dir := t.TempDir()
 		log, all := fill(t, dir, 2)
-		write(t, filepath.Join(dir, "jobs", all[0], "result.json"), "{")
+		treetest.File(t, filepath.Join(dir, "jobs", all[0], "result.json"), "{")
 		_, ok := log.Known(trial.Job{Key: "key-0"})
 		require.False(t, ok)
 		_, err := log.Get(all[0])
@@ -341,11 +342,6 @@ func TestLogRepairsItsIndex(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(dir, "index.jsonl")))
 		require.Equal(t, all[1:], ids(t, openLog(t, dir)))
 	})
-}
-
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // TestLogNeedsNoEngine: a program that reads logs does not link Docker's client.

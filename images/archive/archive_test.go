@@ -20,6 +20,7 @@ import (
 	"github.com/evalbox/evalbox/images/imagestest"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 type member = imagestest.Member
@@ -283,12 +284,12 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 			e.ID = idOf("newer")
 			return lock.Lock{}.With(e), nil
 		}))
-		was := read(t, path)
+		was := treetest.Read(t, path)
 		_, err := importBytes(t, h, cat, path, good)
 		require.ErrorContains(t, err, "holds "+idOf("newer"))
 		assert.Contains(t, imagestest.HintOf(t, err), "--lock FILE")
 		assert.NotContains(t, h.Calls, "load", "it is refused before it is loaded")
-		assert.Equal(t, was, read(t, path))
+		assert.Equal(t, was, treetest.Read(t, path))
 	})
 	// The ID that an archive claims must not pass for the image that it holds.
 	t.Run("another is locked, whose ID it claims", func(t *testing.T) {
@@ -310,7 +311,7 @@ func TestImportKeepsWhatIsKnown(t *testing.T) {
 		change, err := importBytes(t, h, cat, path, claims)
 		require.NoError(t, err)
 		assert.Equal(t, idOf("small"), change.After.ID)
-		assert.NotContains(t, string(read(t, path)), idOf("another"))
+		assert.NotContains(t, treetest.Read(t, path), idOf("another"))
 	})
 	t.Run("the name is taken", func(t *testing.T) {
 		h, cat, path := emptyHost(t)
@@ -419,11 +420,4 @@ func TestImportFails(t *testing.T) {
 		require.ErrorContains(t, err, path)
 		assert.Empty(t, h.Images)
 	})
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return data
 }

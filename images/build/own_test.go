@@ -13,6 +13,7 @@ import (
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/imagestest"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 func TestLabelStages(t *testing.T) {
@@ -28,13 +29,9 @@ func TestLabelStages(t *testing.T) {
 }
 
 func TestMakeFromADockerfile(t *testing.T) {
-	dir := t.TempDir()
-	for file, text := range map[string]string{
+	dir := treetest.Dir(t, map[string]string{
 		"app.py": "print(1)\n", "big/data": "left out", "big/kept": "kept", ".dockerignore": "big\n!big/kept\n", "Dockerfile": "FROM scratch\n",
-	} {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
-	}
+	})
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
 	eng, opts := imagestest.New(t), options(t, new(atomic.Int32))
 	r, err := Make(t.Context(), eng, imagestest.Catalog(t), Own{Name: "mine", Dockerfile: "FROM scratch\nCOPY app.py /\n", Dir: dir}, opts)

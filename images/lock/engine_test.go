@@ -14,6 +14,7 @@ import (
 	"github.com/evalbox/evalbox/images/imagestest"
 	"github.com/evalbox/evalbox/images/packages"
 	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 func TestWriteSBOM(t *testing.T) {
@@ -23,7 +24,7 @@ func TestWriteSBOM(t *testing.T) {
 	require.NoError(t, WriteSBOM(&first, e))
 	require.NoError(t, WriteSBOM(&second, e))
 	assert.Equal(t, first.String(), second.String())
-	golden(t, "testdata/sbom.json", first.Bytes())
+	treetest.Golden(t, "testdata/sbom.json", first.String())
 
 	var bom cdx.BOM
 	require.NoError(t, cdx.NewBOMDecoder(&first, cdx.BOMFileFormatJSON).Decode(&bom))

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"errors"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,9 +17,8 @@ import (
 	"github.com/evalbox/evalbox/images/imagestest"
 	"github.com/evalbox/evalbox/images/packages"
 	"github.com/evalbox/evalbox/images/store"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var idOf, hexOf = imagestest.IDOf, imagestest.HexOf
 
@@ -36,21 +34,12 @@ func testEntry(name string) Entry {
 	}
 }
 
-// golden compares with a file, which go test -update writes.
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.WriteFile(file, got, 0o600))
-	}
-	assert.Equal(t, string(read(t, file)), string(got))
-}
-
 func TestEncode(t *testing.T) {
 	bare := Entry{Name: "bare", Reference: "bare:1", ID: idOf("b"), Content: idOf("c"), Platform: "linux/arm64", Base: "image bare:1", BaseDigest: noDigest}
 	l := Lock{}.With(testEntry("debian"), bare)
 	text, err := l.Encode()
 	require.NoError(t, err)
-	golden(t, "testdata/images.lock", text)
+	treetest.Golden(t, "testdata/images.lock", string(text))
 	again, err := Lock{}.With(bare).With(testEntry("debian")).Encode()
 	require.NoError(t, err)
 	assert.Equal(t, string(text), string(again), "the same lock gives the same bytes")
@@ -80,7 +69,7 @@ func TestParseInvalid(t *testing.T) {
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			data := read(t, path)
+			data := []byte(treetest.Read(t, path))
 			var wanted []string
 			for line := range strings.Lines(string(data)) {
 				if want, ok := strings.CutPrefix(line, "# want: "); ok {
@@ -219,7 +208,7 @@ func TestUpdate(t *testing.T) {
 	require.ErrorIs(t, Update(t.Context(), path, func(Lock) (Lock, error) { return Lock{}, wrong }), wrong)
 	require.NoError(t, os.WriteFile(path, []byte("nonsense"), 0o600))
 	require.ErrorContains(t, Update(t.Context(), path, add), path)
-	assert.Equal(t, "nonsense", string(read(t, path)))
+	assert.Equal(t, "nonsense", treetest.Read(t, path))
 	require.Error(t, Update(t.Context(), dir, add))
 	require.Error(t, Update(t.Context(), filepath.Join(path, "below"), add))
 	require.ErrorIs(t, Update(t.Context(), filepath.Join(dir, "typo", "images.lock"), add), fs.ErrNotExist)
@@ -278,7 +267,7 @@ func TestSettle(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, change.Changed)
 	assert.Nil(t, change.Before)
-	first := string(read(t, path))
+	first := treetest.Read(t, path)
 
 	h.Calls = nil
 	change, err = settle()
@@ -296,7 +285,7 @@ func TestSettle(t *testing.T) {
 	assert.ErrorContains(t, err, idOf("again"))
 	assert.Equal(t, []string{"+ deb b 1 all", "~ deb a 1 all -> 2"}, differs.Diff.Lines())
 	assert.Contains(t, differs.Hint(), "sandbox image lock small")
-	assert.Equal(t, first, string(read(t, path)))
+	assert.Equal(t, first, treetest.Read(t, path))
 
 	// Unless it is accepted.
 	change, err = Put(t.Context(), eng, cat, path, "small")
@@ -358,11 +347,4 @@ func TestVerify(t *testing.T) {
 	require.ErrorContains(t, err, "image small: the lock images.lock has no entry")
 	_, err = Verify(t.Context(), eng, cat, l, "big-one")
 	require.ErrorIs(t, err, images.ErrNotFound)
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return data
 }

@@ -2,11 +2,9 @@ package report
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"iter"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,13 +19,12 @@ import (
 	"github.com/evalbox/evalbox/harness/invoke"
 	"github.com/evalbox/evalbox/harness/invoke/sweep"
 	"github.com/evalbox/evalbox/internal/plot"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/metrics"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // evaluated is an evaluation with the run of a script.
 func evaluated(name string, seed uint32, score, graded float64) evaluate.Result {
@@ -125,14 +122,7 @@ func TestGolden(t *testing.T) {
 		again := d.HTML()
 		require.Equal(t, again, d.HTML(), "a document is always written in the same way")
 		for file, text := range map[string][]byte{name + ".md": d.Markdown(), name + ".csv": d.CSV()} {
-			path := filepath.Join("testdata", file)
-			if *update {
-				require.NoError(t, os.MkdirAll("testdata", 0o755))
-				require.NoError(t, os.WriteFile(path, text, 0o644))
-			}
-			want, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, string(want), string(text), "%s; write it anew with -update", path)
+			treetest.Golden(t, filepath.Join("testdata", file), string(text))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
@@ -48,8 +49,8 @@ func TestShippedSettings(t *testing.T) {
 func TestPrecedence(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	user := write(t, UserFile(), "memory: 1g\ncpus: 1\ngrace: 1s\nmax: {memory: 64g}\nmax.cpus: 8\n")
-	project := write(t, filepath.Join(t.TempDir(), "sandbox.yaml"), "memory: 2g\ncpus: 2.5\ntimeout: 90\nmax: {cpus: 4}\n")
+	user := treetest.File(t, UserFile(), "memory: 1g\ncpus: 1\ngrace: 1s\nmax: {memory: 64g}\nmax.cpus: 8\n")
+	project := treetest.File(t, filepath.Join(t.TempDir(), "sandbox.yaml"), "memory: 2g\ncpus: 2.5\ntimeout: 90\nmax: {cpus: 4}\n")
 	t.Setenv("SANDBOX_MEMORY", "3g")
 	t.Setenv("SANDBOX_TIMEOUT", "2m")
 	t.Setenv("SANDBOX_MAX_PIDS_LIMIT", "5000")
@@ -82,7 +83,7 @@ func TestPrecedence(t *testing.T) {
 
 // Of a context and a host the stronger layer decides; one layer cannot have both.
 func TestOneEngine(t *testing.T) {
-	project := write(t, filepath.Join(t.TempDir(), "sandbox.yaml"), "context: a\nhost: unix:///b\n")
+	project := treetest.File(t, filepath.Join(t.TempDir(), "sandbox.yaml"), "context: a\nhost: unix:///b\n")
 	_, err := alone(t, project, nil)
 	require.EqualError(t, err, project+`:1: context "a": cannot be given together with host`)
 
@@ -119,7 +120,7 @@ func TestSettingsFiles(t *testing.T) {
 			_, err = parseFile(data, "sandbox.yaml", fromProject, trusted)
 			if err == nil && trusted {
 				copied := filepath.Join(t.TempDir(), "sandbox.yaml")
-				_, err = alone(t, write(t, copied, string(data)), nil)
+				_, err = alone(t, treetest.File(t, copied, string(data)), nil)
 				if err != nil {
 					err = errors.New(strings.ReplaceAll(err.Error(), copied, "sandbox.yaml"))
 				}
@@ -276,20 +277,13 @@ func TestDidYouMean(t *testing.T) {
 
 func emptyFile(t *testing.T) string {
 	t.Helper()
-	return write(t, filepath.Join(t.TempDir(), "empty.yaml"), "")
-}
-
-func write(t *testing.T, file, text string) string {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	return file
+	return treetest.File(t, filepath.Join(t.TempDir(), "empty.yaml"), "")
 }
 
 // A cluster and an address of Docker contradict each other, unless the address is in a weaker layer.
 func TestCluster(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("a", 64)
-	file := write(t, filepath.Join(t.TempDir(), "sandbox.yaml"), `host: unix:///b
+	file := treetest.File(t, filepath.Join(t.TempDir(), "sandbox.yaml"), `host: unix:///b
 kubernetes:
   namespace: runs
   programs: registry.example/programs`+digest+`

@@ -2,6 +2,8 @@
 package treetest
 
 import (
+	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,9 +24,51 @@ func Write(t testing.TB, dir string, files map[string]string) {
 			require.NoError(t, os.MkdirAll(full, 0o755))
 			continue
 		}
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o644))
+		File(t, full, text)
 	}
+}
+
+// Dir is a new directory with files.
+func Dir(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	Write(t, dir, files)
+	return dir
+}
+
+// File writes a file and makes its directory. It returns the path.
+func File(t testing.TB, path, text string) string {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+// Read is the content of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Golden compares a text with a file, which go test -update writes.
+func Golden(t testing.TB, path, got string) {
+	t.Helper()
+	if *update {
+		File(t, path, got)
+	}
+	require.Equal(t, Read(t, path), got, "%s; write it anew with -update", path)
+}
+
+// GoldenJSON is Golden with a value as JSON.
+func GoldenJSON(t testing.TB, path string, value any) {
+	t.Helper()
+	got, err := json.MarshalIndent(value, "", "  ")
+	require.NoError(t, err)
+	Golden(t, path, string(got)+"\n")
 }
 
 // Root opens a directory for the time of the test.

@@ -1,12 +1,11 @@
 package doctor
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -17,14 +16,10 @@ func TestHostGPUs(t *testing.T) {
 	require.Empty(t, bad(findings))
 	require.Equal(t, "none", findings[0].Seen)
 
-	for name, content := range map[string]string{
+	treetest.Write(t, root, map[string]string{
 		"dev/nvidia0": "", "dev/nvidia1": "", "dev/nvidiactl": "", "etc/cdi/nvidia.yaml": "",
 		driverVersion: "NVRM version: NVIDIA UNIX Open Kernel Module  570.86\nGCC version: 12\n",
-	} {
-		path := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	}
+	})
 	findings, driver = hostGPUs(root)
 	require.Equal(t, "NVRM version: NVIDIA UNIX Open Kernel Module 570.86", driver)
 	require.Equal(t, "2 devices: /dev/nvidia0, /dev/nvidia1", findings[0].Seen)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -22,7 +23,7 @@ func egressRequest() request {
 func TestPlanEgressGolden(t *testing.T) {
 	got, err := planOf(egressRequest(), openPolicy)
 	require.NoError(t, err)
-	requireGolden(t, "spec-egress.json", got)
+	treetest.GoldenJSON(t, "testdata/spec-egress.json", got)
 
 	// Beside what leads to the proxy, nothing differs from a run without one.
 	plain, err := planOf(scriptRequest(), openPolicy)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -25,7 +26,7 @@ func mountsRequest() request {
 func TestPlanMountsGolden(t *testing.T) {
 	got, err := planOf(mountsRequest(), policy.Policy{})
 	require.NoError(t, err)
-	requireGolden(t, "spec-mounts.json", got)
+	treetest.GoldenJSON(t, "testdata/spec-mounts.json", got)
 }
 
 // TestPlanMountsAreOrdered: the order of a request does not show.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -23,7 +24,7 @@ func observeRequest() request {
 func TestPlanObserveGolden(t *testing.T) {
 	got, err := planOf(observeRequest(), policy.Policy{})
 	require.NoError(t, err)
-	requireGolden(t, "spec-observe.json", got)
+	treetest.GoldenJSON(t, "testdata/spec-observe.json", got)
 
 	// What keeps the program in is that of a run that nobody observes.
 	req := observeRequest()

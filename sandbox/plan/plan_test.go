@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -60,11 +61,11 @@ func fullRequest() request {
 func TestPlanGolden(t *testing.T) {
 	script, err := planOf(scriptRequest(), policy.Policy{})
 	require.NoError(t, err)
-	requireGolden(t, "spec-script.json", script)
+	treetest.GoldenJSON(t, "testdata/spec-script.json", script)
 
 	full, err := planOf(fullRequest(), policy.Policy{AllowNetwork: true})
 	require.NoError(t, err)
-	requireGolden(t, "spec-full.json", full)
+	treetest.GoldenJSON(t, "testdata/spec-full.json", full)
 }
 
 func TestPlanIsDeterministicAndLeavesTheRequestAlone(t *testing.T) {

@@ -240,15 +240,10 @@ func apply(t *testing.T, a *application, c Changes) map[string]string {
 	return states
 }
 
-func write(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	treetest.Write(t, dir, files)
-}
-
 func TestApplyKindsThatTakeEachOthersPlace(t *testing.T) {
 	host, a, changes := changedTree(t, map[string]string{"file": "f", "dir/x": "x", "dir/deep/y": "y"}, func(copy string) {
 		require.NoError(t, errors.Join(os.Remove(filepath.Join(copy, "file")), os.RemoveAll(filepath.Join(copy, "dir"))))
-		write(t, copy, map[string]string{"file/inner/z": "z", "dir": "now a file"})
+		treetest.Write(t, copy, map[string]string{"file/inner/z": "z", "dir": "now a file"})
 	})
 	for range 2 {
 		for name, state := range apply(t, a, changes) {
@@ -266,14 +261,14 @@ func TestApplyKindsThatTakeEachOthersPlace(t *testing.T) {
 func TestApplyOverwritesNothingOfTheHosts(t *testing.T) {
 	files := map[string]string{"changed": "1", "deleted": "1", "gone": "1", "dir/x": "x", "denied/f": "1", "moved/f": "1", "touched": "1"}
 	host, a, changes := changedTree(t, files, func(copy string) {
-		write(t, copy, map[string]string{"changed": "22", "gone": "22", "new": "new", "denied/f": "22", "denied/g": "g", "moved/f": "22", "moved/n/g": "g",
+		treetest.Write(t, copy, map[string]string{"changed": "22", "gone": "22", "new": "new", "denied/f": "22", "denied/g": "g", "moved/f": "22", "moved/n/g": "g",
 			"twin": "same", "touched": "22"})
 		require.NoError(t, errors.Join(os.Remove(filepath.Join(copy, "deleted")), os.RemoveAll(filepath.Join(copy, "dir"))))
 	})
 	outside := t.TempDir()
-	write(t, outside, map[string]string{"f": "1"})
+	treetest.Write(t, outside, map[string]string{"f": "1"})
 	// Meanwhile:
-	write(t, host, map[string]string{"changed": "mine", "deleted": "mine", "new": "mine", "dir/more": "mine", "twin": "same"})
+	treetest.Write(t, host, map[string]string{"changed": "mine", "deleted": "mine", "new": "mine", "dir/more": "mine", "twin": "same"})
 	require.NoError(t, os.Remove(filepath.Join(host, "gone")))
 	require.NoError(t, os.RemoveAll(filepath.Join(host, "moved")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(host, "moved")))
@@ -299,10 +294,10 @@ func TestApplyOverwritesNothingOfTheHosts(t *testing.T) {
 // TestApplyWhatIsInTheWay: an application that was killed left its file, and a link has
 // the name of the next one.
 func TestApplyWhatIsInTheWay(t *testing.T) {
-	host, a, changes := changedTree(t, map[string]string{"f": "1"}, func(copy string) { write(t, copy, map[string]string{"f": "22", "n": "n"}) })
+	host, a, changes := changedTree(t, map[string]string{"f": "1"}, func(copy string) { treetest.Write(t, copy, map[string]string{"f": "22", "n": "n"}) })
 	outside := filepath.Join(t.TempDir(), "canary")
 	require.NoError(t, os.WriteFile(outside, []byte("canary"), 0o644))
-	write(t, host, map[string]string{".temp-" + shortHash("f"): "half"})
+	treetest.Write(t, host, map[string]string{".temp-" + shortHash("f"): "half"})
 	require.NoError(t, os.Symlink(outside, filepath.Join(host, ".temp-"+shortHash("n"))))
 	require.Equal(t, map[string]string{"f": Applied, "n": Applied}, apply(t, a, changes))
 	text, err := os.ReadFile(outside)
@@ -314,7 +309,7 @@ func TestApplyWhatIsInTheWay(t *testing.T) {
 }
 
 func TestApplyTrustsTheHashesAlone(t *testing.T) {
-	_, a, changes := changedTree(t, map[string]string{"f": "1"}, func(copy string) { write(t, copy, map[string]string{"f": "22"}) })
+	_, a, changes := changedTree(t, map[string]string{"f": "1"}, func(copy string) { treetest.Write(t, copy, map[string]string{"f": "22"}) })
 	file, err := a.from.OpenFile("f", os.O_WRONLY|os.O_TRUNC, 0)
 	require.NoError(t, err)
 	_, err = file.WriteString("33")
@@ -343,7 +338,7 @@ func TestApplyWhileFoldersBecomeLinks(t *testing.T) {
 	}
 	host, a, changes := changedTree(t, files, func(copy string) {
 		for name := range files {
-			write(t, copy, map[string]string{name: "22", name + "-new": "n"})
+			treetest.Write(t, copy, map[string]string{name: "22", name + "-new": "n"})
 		}
 	})
 	stop, stopped := make(chan struct{}), make(chan struct{})

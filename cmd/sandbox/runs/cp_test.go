@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 // copying is a copy from a ./final with one file of a directory, and what it warns of.
@@ -36,8 +37,8 @@ func copyPath(t *testing.T, c *copyOut, path, dest string) error {
 // Nothing is written through a link, and nothing is read through one.
 func TestCopyFollowsNoLink(t *testing.T) {
 	final, dest, outside := t.TempDir(), t.TempDir(), t.TempDir()
-	write(t, filepath.Join(final, "d", "kept"), "kept")
-	secret := write(t, filepath.Join(outside, "secret"), "secret")
+	treetest.File(t, filepath.Join(final, "d", "kept"), "kept")
+	secret := treetest.File(t, filepath.Join(outside, "secret"), "secret")
 	require.NoError(t, os.Symlink(secret, filepath.Join(final, "d", "link")))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(final, "d", "pipe"), 0o600))
 
@@ -70,8 +71,8 @@ func TestCopyFollowsNoLink(t *testing.T) {
 // What the run did not leave so is not copied as if it had.
 func TestCopyChecksTheRun(t *testing.T) {
 	final, dest := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(final, "d", "kept"), "other")
-	write(t, filepath.Join(final, "d", "later"), "of another run")
+	treetest.File(t, filepath.Join(final, "d", "kept"), "other")
+	treetest.File(t, filepath.Join(final, "d", "later"), "of another run")
 	c, warnings := copying(t, final)
 	c.strict = true
 	require.EqualError(t, copyPath(t, c, "d", dest), `run r1: "d/kept" has changed since the run ended`)

@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -130,7 +131,7 @@ func TestInterpreterOf(t *testing.T) {
 		"":                               nil,
 		"#!/" + strings.Repeat("x", 300): nil,
 	} {
-		require.Equal(t, want, interpreterOf(write(t, filepath.Join(dir, "script"), text)), "%q", text)
+		require.Equal(t, want, interpreterOf(treetest.File(t, filepath.Join(dir, "script"), text)), "%q", text)
 	}
 	require.Nil(t, interpreterOf(dir))
 	require.Nil(t, interpreterOf(filepath.Join(dir, "missing")))
@@ -138,8 +139,8 @@ func TestInterpreterOf(t *testing.T) {
 
 func TestNearScript(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "hello.py", "")
-	write(t, "sub/train.py", "")
+	treetest.File(t, "hello.py", "")
+	treetest.File(t, "sub/train.py", "")
 	for path, want := range map[string]string{"helo.py": "hello.py", "hello.py": "", "unlike.py": "", "sub/trian.py": "sub/train.py", "missing/x.py": "", "": ""} {
 		require.Equal(t, want, nearScript(path), path)
 	}
@@ -147,7 +148,7 @@ func TestNearScript(t *testing.T) {
 
 func TestMisplacedFlags(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "main.py", "import argparse; p.add_argument('--input')\n")
+	treetest.File(t, "main.py", "import argparse; p.add_argument('--input')\n")
 	for _, test := range []struct {
 		args []string
 		want string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -18,7 +19,7 @@ import (
 // Every flag of `run` reaches the field of the request that it names.
 func TestFlagsToRequest(t *testing.T) {
 	dir := t.TempDir()
-	envFile := write(t, filepath.Join(dir, "vars"), "A=file\nB=file\n")
+	envFile := treetest.File(t, filepath.Join(dir, "vars"), "A=file\nB=file\n")
 	got := requestOf(t, []string{"HOME_MADE=yes"},
 		"--image", "python", "-m", "512m", "--cpus", "1.5", "--gpus", "device=0,1", "--gpu-driver", "cdi", "--gpu-share", "--gpu-wait", "2m", "--env-file", envFile,
 		"-e", "A=flag", "--env", "HOME_MADE", "-e", "ABSENT", "-e", "EMPTY=", "--network", "none", "--runtime", "runsc",
@@ -55,7 +56,7 @@ func TestCommandToRequest(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Mkdir("folder", 0o755))
-	write(t, "notes.txt", "notes\n")
+	treetest.File(t, "notes.txt", "notes\n")
 	tests := map[string]struct {
 		args []string
 		want string
@@ -95,7 +96,7 @@ func TestWrongUsage(t *testing.T) {
 	require.Equal(t, "folder", requestOf(t, nil, "folder").Script)
 	// So is a script that does not exist, whatever its language is.
 	require.Equal(t, "missing.sh", requestOf(t, nil, "missing.sh").Script)
-	write(t, "job", "#!/bin/sh -e\n")
+	treetest.File(t, "job", "#!/bin/sh -e\n")
 	got := requestOf(t, nil, "job", "-x", "--", "--memory")
 	require.Equal(t, sandbox.Request{Script: "job", Interpreter: []string{"/bin/sh", "-e"}, Args: []string{"-x", "--", "--memory"}, Labels: map[string]string{}}, sandbox.Request{Script: got.Script, Interpreter: got.Interpreter, Args: got.Args, Labels: got.Labels})
 }
@@ -137,12 +138,5 @@ func readFlags(t *testing.T, environ []string, args ...string) (runFlags, sandbo
 
 func emptyFile(t *testing.T) string {
 	t.Helper()
-	return write(t, filepath.Join(t.TempDir(), "empty.yaml"), "")
-}
-
-func write(t *testing.T, file, text string) string {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	return file
+	return treetest.File(t, filepath.Join(t.TempDir(), "empty.yaml"), "")
 }

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 // Level L0 is kept for a day, and for as long as its document is the same.
 func TestCache(t *testing.T) {
-	dir := folder(t, map[string]string{"a.yaml": adapterText("A", "")})
+	dir := treetest.Dir(t, map[string]string{"a.yaml": adapterText("A", "")})
 	file, state := filepath.Join(dir, "a.yaml"), t.TempDir()
 	now := time.Now()
 	open := func(refresh bool) (*Registry, *Cache) {
@@ -69,9 +71,9 @@ func TestCache(t *testing.T) {
 
 // A cache that cannot be read or written is empty.
 func TestCacheIsBroken(t *testing.T) {
-	dir := folder(t, map[string]string{"a.yaml": adapterText("A", "")})
+	dir := treetest.Dir(t, map[string]string{"a.yaml": adapterText("A", "")})
 	for _, text := range []string{"{", `{"schema": "other/v1", "files": {}}`, `{"schema": "evalbox/adapter-cache/v1"}`, "null"} {
-		state := folder(t, map[string]string{"adapters.json": text})
+		state := treetest.Dir(t, map[string]string{"adapters.json": text})
 		r, err := Open(dir, nil, OpenCache(state, false))
 		require.NoError(t, err)
 		require.Len(t, r.List(""), 1)

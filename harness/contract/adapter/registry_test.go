@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/contract/registry"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 // adapterText is a small adapter for the tool T. more are further members.
@@ -20,19 +21,9 @@ func adapterText(id, more string) string {
 	return fmt.Sprintf("adapter_id: %s\nname: %s\nversion: \"1.0.0\"\ntool_id: T\ntype: cli\ninterface: {cli: {executable: cat, arg_mapping: {a: \"{a}\"}}}\n%s\n", id, strings.ToLower(id), more)
 }
 
-// folder is a directory with documents.
-func folder(t *testing.T, documents map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range documents {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	return dir
-}
-
 func opened(t *testing.T, documents map[string]string) *Registry {
 	t.Helper()
-	r, err := Open(folder(t, documents), nil, nil)
+	r, err := Open(treetest.Dir(t, documents), nil, nil)
 	require.NoError(t, err)
 	return r
 }
@@ -70,7 +61,7 @@ func TestResolve(t *testing.T) {
 // A shipped adapter is left out if the directory has one with its ID.
 func TestOpenShipped(t *testing.T) {
 	shipped := fstest.MapFS{"a.yaml": {Data: []byte(adapterText("A", ""))}, "b.yaml": {Data: []byte(adapterText("B", ""))}}
-	dir := folder(t, map[string]string{"z.yaml": adapterText("A", "metadata: {author: me}")})
+	dir := treetest.Dir(t, map[string]string{"z.yaml": adapterText("A", "metadata: {author: me}")})
 	r, err := Open(dir, shipped, nil)
 	require.NoError(t, err)
 	require.Len(t, r.List(""), 2)
@@ -91,7 +82,7 @@ func TestOpenShipped(t *testing.T) {
 
 // The problems of all documents are reported at once.
 func TestOpenProblems(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := treetest.Dir(t, map[string]string{
 		"a.yaml": adapterText("A", ""), "b.yaml": adapterText("A", ""), "c.yaml": adapterText("C", "unknown: 1"), "d.json": "{", "e.yaml": adapterText("E", "status: off"),
 	})
 	_, err := Open(dir, fstest.MapFS{"x.yaml": {Data: []byte(adapterText("X", "type: x"))}}, nil)

@@ -12,13 +12,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 // finalOf is a working directory whose final/ holds one file.
 func finalWith(t *testing.T, name, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "final", name), text)
+	treetest.File(t, filepath.Join(dir, "final", name), text)
 	return dir
 }
 
@@ -90,7 +92,7 @@ func TestSubmissionThatIsNotThere(t *testing.T) {
 		require.Error(t, err, name)
 	}
 	// A name of its own, and one in a directory of final.
-	writeFile(t, filepath.Join(dir, "final", "sub", "p.csv"), "x\n1\n")
+	treetest.File(t, filepath.Join(dir, "final", "sub", "p.csv"), "x\n1\n")
 	info, err = Info(dir, "sub/p.csv")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, *info.RowCount)
@@ -133,7 +135,7 @@ func TestCheckSubmission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := finalWith(t, "submission.csv", test.text)
 			test.rule.Sample = filepath.Join(dir, "sample.csv")
-			writeFile(t, test.rule.Sample, sample)
+			treetest.File(t, test.rule.Sample, sample)
 			check := test.rule.Check(t.Context(), dir)
 			require.Len(t, check.Problems, len(test.problems), "%q", check.Problems)
 			for i, want := range test.problems {
@@ -157,19 +159,19 @@ func TestCheckSubmissionBounds(t *testing.T) {
 	}
 	dir := finalWith(t, "submission.csv", text.String())
 	rule := Rule{Sample: filepath.Join(dir, "sample.csv")}
-	writeFile(t, rule.Sample, sample.String())
+	treetest.File(t, rule.Sample, sample.String())
 	check := rule.Check(t.Context(), dir)
 	require.Len(t, check.Problems, maxProblems)
 	require.Equal(t, "and 4981 further problems", check.Problems[maxProblems-1])
 
-	writeFile(t, filepath.Join(dir, "final", "submission.csv"), "id,"+strings.Repeat("é", 100_000)+"\n")
+	treetest.File(t, filepath.Join(dir, "final", "submission.csv"), "id,"+strings.Repeat("é", 100_000)+"\n")
 	for _, problem := range rule.Check(t.Context(), dir).Problems {
 		require.Less(t, len(problem), 1000)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	writeFile(t, filepath.Join(dir, "final", "submission.csv"), sample.String())
+	treetest.File(t, filepath.Join(dir, "final", "submission.csv"), sample.String())
 	for want, check := range map[string]Check{
 		"canceled":           rule.Check(ctx, dir),
 		"does not exist":     Rule{Sample: filepath.Join(dir, "nowhere.csv")}.Check(t.Context(), dir),
@@ -180,10 +182,4 @@ func TestCheckSubmissionBounds(t *testing.T) {
 		require.False(t, check.OK)
 		require.Empty(t, check.Problems, "it is no fault of the submission")
 	}
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/internal/runnertest"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -36,10 +37,7 @@ func newRunner(t *testing.T) *sandbox.Runner {
 func gateDir(t *testing.T, files map[string]string, change func(*evidence.RunManifest), argvs ...[]string) *os.Root {
 	t.Helper()
 	dir, workspace := t.TempDir(), t.TempDir()
-	for name, text := range files {
-		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(workspace, name)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(workspace, name), []byte(text), 0o644))
-	}
+	treetest.Write(t, workspace, files)
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, root.Close()) })

@@ -18,6 +18,7 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/harness/gate/execute"
 	"github.com/evalbox/evalbox/internal/treehash"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -126,14 +127,7 @@ func TestStrict(t *testing.T) {
 			all.Repo.Commit = committed(t, all.Workspace)
 			m = *all
 		}, []string{"one"})
-	write := func(name, text string) {
-		file := filepath.Join(m.Workspace, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
-	}
-	write("conftest.py", "rep.outcome = 'passed'")
-	write("cache/x", "x")
-	write("lock", "2")
+	treetest.Write(t, m.Workspace, map[string]string{"conftest.py": "rep.outcome = 'passed'", "cache/x": "x", "lock": "2"})
 	f.program = func(req sandbox.Request) (*result.Result, error) {
 		names, err := filepath.Glob(filepath.Join(req.Trees[0].Source, "*"))
 		require.NoError(t, err)
@@ -144,7 +138,7 @@ func TestStrict(t *testing.T) {
 	require.Len(t, f.ran, 2)
 
 	// Whatever the workspace holds, the gates get the commit.
-	write("test_a.py", "assert True")
+	treetest.File(t, filepath.Join(m.Workspace, "test_a.py"), "assert True")
 	again := func(commit string) []evidence.Finding {
 		root := gateDir(t, nil, func(all *evidence.RunManifest) {
 			gates := all.Gates

@@ -2,34 +2,16 @@ package docker
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// requireGolden compares a value with a file.
-func requireGolden(t *testing.T, name string, value any) {
-	t.Helper()
-	got, err := json.MarshalIndent(value, "", "  ")
-	require.NoError(t, err)
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, append(got, '\n'), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(got)+"\n")
-}
 
 // scriptClass is the class of a script, as plans build it.
 func scriptClass() spec.Class {
@@ -113,7 +95,7 @@ func TestCreateRequestGolden(t *testing.T) {
 		body := createBodyOf(t, class)
 		require.Equal(t, "seccomp="+spec.SeccompProfile, body.HostConfig.SecurityOpt[0])
 		body.HostConfig.SecurityOpt[0] = "seccomp=(" + spec.DefaultSeccomp().Name + ")"
-		requireGolden(t, name, body)
+		treetest.GoldenJSON(t, "testdata/"+name, body)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -40,7 +41,7 @@ func TestHelperRequestsGolden(t *testing.T) {
 			require.Equal(t, "seccomp="+spec.SeccompProfile, host.SecurityOpt[0])
 			host.SecurityOpt[0] = "seccomp=(" + spec.DefaultSeccomp().Name + ")"
 		}
-		requireGolden(t, name, createBody{config, host})
+		treetest.GoldenJSON(t, "testdata/"+name, createBody{config, host})
 	}
 	require.Equal(t, map[string]string{spec.LabelManaged: "true"}, labels, "the run's own labels do not change")
 }

@@ -45,9 +45,9 @@ func TestConformance(t *testing.T) {
 		Breakable: func(t *testing.T) (engine.Engine, func(), func()) {
 			t.Helper()
 			c := config(t)
-			way := newDetour(t)
-			c.Kubeconfig = way.kubeconfig
-			return connect(t, c), way.stop, way.start
+			way, kubeconfig := detour(t)
+			c.Kubeconfig = kubeconfig
+			return connect(t, c), way.Stop, way.Start
 		},
 		Without: []string{
 			"sources: a pod has no paths of its node",
@@ -71,78 +71,19 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// detour is a proxy in front of the API server whose connections can be broken.
-type detour struct {
-	t                  *testing.T
-	target, kubeconfig string
-	address            string
-	mu                 sync.Mutex
-	listener           net.Listener
-	open               map[net.Conn]bool
-}
-
-func newDetour(t *testing.T) *detour {
+// detour is a way to the API server whose connections can be broken, and its kubeconfig.
+func detour(t *testing.T) (way *enginetest.Detour, kubeconfig string) {
 	t.Helper()
 	file, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
 	require.NoError(t, err)
-	d := &detour{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
-	d.start()
-	t.Cleanup(d.stop)
 	for _, cluster := range file.Clusters {
 		server, err := url.Parse(cluster.Server)
 		require.NoError(t, err)
-		d.target, server.Host = server.Host, d.address
+		way = enginetest.NewDetour(t, "tcp://127.0.0.1:0", "tcp://"+server.Host)
+		server.Host = strings.TrimPrefix(way.Address(), "tcp://")
 		cluster.Server = server.String()
 	}
-	require.NoError(t, clientcmd.WriteToFile(*file, d.kubeconfig))
-	return d
-}
-
-func (d *detour) start() {
-	listener, err := net.Listen("tcp", d.address)
-	require.NoError(d.t, err)
-	d.mu.Lock()
-	d.listener, d.address = listener, listener.Addr().String()
-	d.mu.Unlock()
-	go func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return // stopped
-			}
-			to, err := net.Dial("tcp", d.target)
-			if err != nil {
-				_ = from.Close()
-				continue
-			}
-			d.mu.Lock()
-			stopped := d.listener != listener
-			d.open[from], d.open[to] = true, true
-			d.mu.Unlock()
-			if stopped {
-				d.stop()
-				continue
-			}
-			pipe := func(a, b net.Conn) {
-				_, _ = io.Copy(a, b) // until one side closes it
-				_ = a.Close()
-				_ = b.Close()
-			}
-			go pipe(from, to)
-			go pipe(to, from)
-		}
-	}()
-}
-
-func (d *detour) stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.listener != nil {
-		_ = d.listener.Close()
-	}
-	d.listener = nil
-	for conn := range d.open {
-		_ = conn.Close()
-		delete(d.open, conn)
-	}
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*file, kubeconfig))
+	return way, kubeconfig
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/contract/adapter/driver"
+	"github.com/evalbox/evalbox/internal/treetest"
 )
 
 // ended is a program that has ended.
@@ -66,18 +67,6 @@ func runProgram(t *testing.T, workDir string, p driver.Program) ended {
 		require.Equal(t, p.Files, written, "the files are read-only in a container")
 	}
 	return e
-}
-
-// write writes files below a new directory.
-func write(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		file := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	}
-	return dir
 }
 
 // requireFailure requires that a function failed, and that its program says so.
@@ -156,7 +145,7 @@ def evil(): raise Evil
 
 func TestPython(t *testing.T) {
 	t.Parallel()
-	dir := write(t, map[string]string{"library/__init__.py": pythonLibrary, "library/below.py": "def f(): return 'below'\n"})
+	dir := treetest.Dir(t, map[string]string{"library/__init__.py": pythonLibrary, "library/below.py": "def f(): return 'below'\n"})
 	call := func(function string, parameters map[string]any) ended {
 		return run(t, dir, driver.Call{Language: driver.Python, Package: "library", Function: function, Parameters: parameters})
 	}
@@ -272,7 +261,7 @@ var Variable = 5
 func TestGo(t *testing.T) {
 	t.Parallel()
 	// The version is the oldest that a driver is compiled for; the library needs a newer one itself.
-	dir := write(t, map[string]string{"go.mod": "module example.org/m\n\ngo 1.18\n", "library/library.go": goLibrary})
+	dir := treetest.Dir(t, map[string]string{"go.mod": "module example.org/m\n\ngo 1.18\n", "library/library.go": goLibrary})
 	call := func(function string, parameters map[string]any) ended {
 		return run(t, dir, driver.Call{Language: driver.Go, Package: "example.org/m", ImportPath: "example.org/m/library", Function: function, Parameters: parameters})
 	}
@@ -335,13 +324,13 @@ func TestGoWithoutModule(t *testing.T) {
 	require.NoError(t, e.err, e.stderr)
 	require.Equal(t, `"AP8="`, string(e.value))
 
-	module := write(t, map[string]string{"go.mod": "module example.org/m\n\ngo 1.18\n"})
-	required := write(t, map[string]string{"go.mod": "module example.org/m\n\ngo 1.18\n\nrequire example.org/there v1.2.3\n"})
-	summed := write(t, map[string]string{
+	module := treetest.Dir(t, map[string]string{"go.mod": "module example.org/m\n\ngo 1.18\n"})
+	required := treetest.Dir(t, map[string]string{"go.mod": "module example.org/m\n\ngo 1.18\n\nrequire example.org/there v1.2.3\n"})
+	summed := treetest.Dir(t, map[string]string{
 		"go.mod": "module example.org/m\n\ngo 1.18\n\nrequire example.org/there v1.2.3\n",
 		"go.sum": "example.org/there v1.2.3 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\nexample.org/there v1.2.3/go.mod h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n",
 	})
-	newer := write(t, map[string]string{"go.mod": "module example.org/m\n\ngo 1.999\n"})
+	newer := treetest.Dir(t, map[string]string{"go.mod": "module example.org/m\n\ngo 1.999\n"})
 	for name, test := range map[string]struct{ dir, path, want string }{
 		"of the library": {dir, "no/such/package", "Go package no/such/package"},
 		"without module": {dir, "example.org/there/pkg", "Go package example.org/there/pkg in the module of the working directory"},
