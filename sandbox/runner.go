@@ -163,7 +163,8 @@ func WithPolicy(p policy.Policy) Option {
 	}
 }
 
-// WithStateDir sets the directory of records and locks. The default is [record.DefaultDir].
+// WithStateDir sets the directory of records and locks; see [record.Open]. The default is
+// [record.DefaultDir].
 func WithStateDir(dir string) Option {
 	return func(r *Runner) (err error) {
 		if dir == "" {
