@@ -3,12 +3,10 @@
 package kubernetes_test
 
 import (
-	"io"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
