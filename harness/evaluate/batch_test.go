@@ -65,8 +65,8 @@ func entriesOf(t *testing.T, texts ...string) []Entry {
 	return entries
 }
 
-// TestEngineBatchInParallel holds every run until two are there.
-func TestEngineBatchInParallel(t *testing.T) {
+// TestBatchInParallel holds every run until two are there.
+func TestBatchInParallel(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
 	runner := &fakeRunner{program: func(run fakeRun) fakeEnd {
@@ -96,7 +96,7 @@ func TestEngineBatchInParallel(t *testing.T) {
 		require.Equal(t, float64(i), *r.Score, "in the order of the scripts")
 		require.FileExists(t, filepath.Join(entries[i].Workspace, "final", "out.txt"))
 	}
-	require.Equal(t, time.Second, runner.requests[0].Limits.Timeout)
+	require.Equal(t, time.Minute, runner.requests[0].Limits.Timeout)
 	_, err = newEvaluator(t, runner, Options{}).Batch(t.Context(), []Entry{{Name: "a"}, {Name: "b"}}, BatchOptions{Parallel: 2})
 	require.ErrorContains(t, err, "workspace: scripts that run at once need one")
 }

@@ -67,10 +67,10 @@ func TestCacheTooLong(t *testing.T) {
 	}
 }
 
-func TestEngineCacheMisses(t *testing.T) {
+func TestCacheMisses(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, job *Job, opts *Options){
 		"script":  func(_ *testing.T, job *Job, _ *Options) { job.Script = "score 0.6" },
-		"timeout": func(_ *testing.T, job *Job, _ *Options) { job.Timeout = time.Minute },
+		"timeout": func(_ *testing.T, job *Job, _ *Options) { job.Timeout = 2 * time.Minute },
 		"seed":    func(_ *testing.T, job *Job, _ *Options) { job.Seed = new(uint32(0)) },
 		"GPU":     func(_ *testing.T, _ *Job, opts *Options) { opts.GPUKind = "H200" },
 		"args":    func(_ *testing.T, _ *Job, opts *Options) { opts.Request.Args = []string{"x"} },
