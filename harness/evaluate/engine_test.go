@@ -34,7 +34,7 @@ var small = policy.Limits{Memory: 512 * policy.MiB, CPUs: 1}
 // README says.
 func TestEngineExampleLeaderboard(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the script leaderboard.txtar runs the example as well: make test-all")
+		t.Skip("it trains nine models: make test-all")
 	}
 	t.Parallel()
 	const example = "../../examples/leaderboard"

@@ -282,6 +282,9 @@ func replaceIn(t *testing.T, dir, name, from, to string) {
 
 // TestEngineGoTest: go test with the host's own Go, mounted read-only.
 func TestEngineGoTest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles Go's library in the container: make test-all")
+	}
 	t.Parallel()
 	e := engine(t)
 	dir := treetest.Dir(t, map[string]string{
