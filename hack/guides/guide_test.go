@@ -1,6 +1,8 @@
 package guides
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +19,19 @@ func TestParse(t *testing.T) {
 		{Line: 12, Command: "sandbox run \\\n    a.py", Output: "1\n", End: 15},
 		{Line: 15, Command: "echo $?", Output: "0\n", End: 17},
 	}}, g)
+}
+
+// TestPages: every guide can be run, also those that a short form leaves out.
+func TestPages(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/guides/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		_, err = Parse(string(text))
+		require.NoError(t, err, page)
+	}
 }
 
 func TestParseRefuses(t *testing.T) {
