@@ -5,7 +5,6 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"io/fs"
 	"maps"
 	"os"
@@ -26,8 +25,6 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 )
-
-var update = flag.Bool("update", false, "write the state directory of sandbox/record/testdata anew")
 
 // TestStateDirectory: runs write the files and the fields of sandbox/record/testdata/state. Whoever
 // changes them gives record.StateSchema another number or, if old records can still be read, writes
@@ -84,7 +81,7 @@ func TestStateDirectory(t *testing.T) {
 	cancel()
 	<-ended
 	dir := "record/testdata/state"
-	if *update {
+	if *treetest.Update {
 		require.NoError(t, os.RemoveAll(dir))
 		for name, text := range got {
 			got[name] = ofAnotherMachine(name, strings.ReplaceAll(text, base, "/srv/example"))

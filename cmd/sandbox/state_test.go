@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 )
-
-var update = flag.Bool("update", false, "write the golden file anew")
 
 // TestStateDirectoryOfThisVersion: what the commands show of the state directory that
 // sandbox.TestStateDirectory wrote.
@@ -36,12 +34,7 @@ func TestStateDirectoryOfThisVersion(t *testing.T) {
 	got = regexp.MustCompile(`"size_bytes": \d+|\(\d+ KiB\)|created .*`).ReplaceAllStringFunc(got, func(ofThisMachine string) string {
 		return regexp.MustCompile(`\d.*\d`).ReplaceAllString(ofThisMachine, "…")
 	})
-	if *update {
-		require.NoError(t, os.WriteFile("testdata/state.txt", []byte(got), 0o644))
-	}
-	want, err := os.ReadFile("testdata/state.txt")
-	require.NoError(t, err)
-	require.Equal(t, string(want), got)
+	treetest.Golden(t, "testdata/state.txt", got)
 
 	written, err := os.ReadFile(filepath.Join(store.RecordDir("finished"), record.ResultFile))
 	require.NoError(t, err)

@@ -52,12 +52,13 @@ func Read(t testing.TB, path string) string {
 	return string(text)
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
+// Update is the flag -update of go test.
+var Update = flag.Bool("update", false, "write the golden files anew")
 
 // Golden compares a text with a file, which go test -update writes.
 func Golden(t testing.TB, path, got string) {
 	t.Helper()
-	if *update {
+	if *Update {
 		File(t, path, got)
 	}
 	require.Equal(t, Read(t, path), got, "%s; write it anew with -update", path)
