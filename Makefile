@@ -165,7 +165,7 @@ image: setup build ## make and lock the image (IMAGE=debian) if it is not there
 
 .PHONY: test
 test: ## the tests of a change: all that need no engine, with -race, and those that do, the longest in a short form
-	@$(MAKE) SHORT=-short test-unit test-engine test-browser test-guides test-python
+	@$(MAKE) SHORT=-short test-unit test-engine $(if $(PACKAGES),,test-browser test-guides test-python)
 	@echo 'passed; not run, because they take long: every guide, fault and hostile program, the whole of the second engine, a Kubernetes, lint, a release: make test-all'
 
 .PHONY: test-all

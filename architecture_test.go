@@ -268,6 +268,34 @@ func TestEvaluationsRunNothingThemselves(t *testing.T) {
 	}
 }
 
+// TestSequentialPackagesStartNoGoroutine: hack/ring does not look for data races in packages that cannot have one.
+func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
+	ring, err := os.ReadFile("hack/ring")
+	require.NoError(t, err)
+	list := regexp.MustCompile(`(?m)^sequential=\((.*)\)$`).FindSubmatch(ring)
+	require.NotNil(t, list)
+	for _, dir := range strings.Fields(string(list[1])) {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files, dir)
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			require.NoError(t, err)
+			ast.Inspect(file, func(n ast.Node) bool {
+				_, starts := n.(*ast.GoStmt)
+				if selector, ok := n.(*ast.SelectorExpr); ok {
+					starts = selector.Sel.Name == "Go"
+				}
+				assert.False(t, starts, "%s starts a goroutine: take its package out of the list in hack/ring", name)
+				return true
+			})
+		}
+	}
+}
+
 // TestConfigsEmbedOnly keeps the shipped files free of behaviour.
 func TestConfigsEmbedOnly(t *testing.T) {
 	for _, p := range goList(t, "linux", "./configs", "./docs") {
