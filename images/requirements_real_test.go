@@ -136,6 +136,9 @@ images:
 // TestEngineRequirements builds an image of a base in a registry and a package of an
 // index, twice, and with an index that serves something else.
 func TestEngineRequirements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds two images: make test-all")
+	}
 	t.Parallel()
 	eng, reg := engine(t), newRegistry(t, false)
 	digest := pythonBase(t, eng, reg, "team/python:3")

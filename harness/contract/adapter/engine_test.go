@@ -189,7 +189,12 @@ func quote(text string) string { return strconv.Quote(text) }
 func TestEngineOtherTools(t *testing.T) {
 	image := toolImage(t)
 	t.Run("an MCP server", func(t *testing.T) { testMCPServer(t, image) })
-	t.Run("libraries", func(t *testing.T) { testLibraries(t, image) })
+	t.Run("libraries", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("half a minute: make test-all")
+		}
+		testLibraries(t, image)
+	})
 }
 
 // The shipped adapter for an MCP server, which runs in the sandbox.
