@@ -248,6 +248,17 @@ func ways() []Program {
 		{Name: "exit in a child", Python: "import os\nif os.fork() == 0: os._exit(1)\nprint('child', os.wait()[1])", Stdout: "child 256\n"},
 		{Name: "processes that stay", Code: 3, Stdout: "left\n", Python: "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" +
 			"for i in range(12):\n    if os.fork() == 0:\n        if i % 2: os.setsid()\n        time.sleep(600)\nprint('left')\nos._exit(3)"},
+		{Name: "orphans are reaped", Stdout: "no zombie is left\n", Python: `
+import os, time
+read, write = os.pipe()
+for _ in range(20):
+    if os.fork() == 0:
+        if os.fork() == 0: os.write(write, b"%8d" % os.getpid())
+        os._exit(0)
+    os.wait()
+orphans = [int(os.read(read, 8)) for _ in range(20)]
+while any(os.path.exists("/proc/%d" % pid) for pid in orphans): time.sleep(0.01)
+print("no zombie is left")`},
 		{Name: "words, and a text at stdin", Stdin: true, Input: "typed", Stdout: "['a b', '', '$x', '--'] typed\n",
 			Command: []string{"python3", "-c", "import sys; print(sys.argv[1:], sys.stdin.read())", "a b", "", "$x", "--"}},
 		{Name: "out of memory", Python: "print('begin')\nkept = []\nwhile True: kept.append(bytearray(8 << 20))\n", OOM: true, Signal: 9, Stdout: "begin\n"},

@@ -64,6 +64,4 @@ func TestNoMetricsWithoutAnAddress(t *testing.T) {
 	s.Expect(1)
 	s.Event(trial.Event{})
 	s.Close()
-	_, err = (&App{}).ServeMetrics(t.Context(), "0.0.0.0:9464")
-	require.ErrorContains(t, err, `--metrics-listen "0.0.0.0:9464": is not an address of this machine alone`)
 }
