@@ -23,11 +23,11 @@ import (
 // An Image has one layer, which is called as its file system.
 type Image struct {
 	// Root is the tar archive of the file system.
-	Root []byte
+	Root []byte `json:"root"`
 	// Parent is the ID of the image that it was built on.
-	Parent  string
-	Digests []string
-	Labels  map[string]string
+	Parent  string            `json:"parent"`
+	Digests []string          `json:"digests"`
+	Labels  map[string]string `json:"labels"`
 }
 
 // created is when every image was made.
@@ -153,8 +153,8 @@ func (e *Engine) ImageSave(ctx context.Context, refs []string, _ ...client.Image
 // ImageLoad takes what ImageSave wrote, and every name in it.
 func (e *Engine) ImageLoad(ctx context.Context, input io.Reader, _ ...client.ImageLoadOption) (image.LoadResponse, error) {
 	var manifest []struct {
-		Config   string
-		RepoTags []string
+		Config   string   `json:"Config"`
+		RepoTags []string `json:"RepoTags"`
 	}
 	var img Image
 	in := tar.NewReader(input)

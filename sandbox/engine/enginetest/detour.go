@@ -99,11 +99,12 @@ func (d *Detour) pass(listener net.Listener, from net.Conn) {
 		d.Cut()
 	}
 	half := func(to, from net.Conn) {
-		if _, err := io.Copy(to, from); err != nil {
-			_ = to.Close() // it is already broken
+		_, err := io.Copy(to, from)
+		if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
+			_ = half.CloseWrite() // may already be closed
 			return
 		}
-		_ = to.(interface{ CloseWrite() error }).CloseWrite() // may already be closed
+		_ = to.Close() // it is already broken
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { half(to, from) })
