@@ -13,10 +13,10 @@ import (
 // TestEngineInit runs the programs that attack PID 1 as whole runs: the result says their true end.
 // The conformance suite runs them on the engine alone.
 func TestEngineInit(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the conformance suite has these programs: make test-all")
 	}
-	t.Parallel()
 	p := place(t)
 	if spec.OwnKernel(p.Machine.Runtime) {
 		t.Skip("gVisor lets a program end its init: see the probe \"signals to init\"")

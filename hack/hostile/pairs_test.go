@@ -146,10 +146,10 @@ print([n for n in os.listdir('/proc') if n.isdigit() and 'evalbox-first' in open
 
 // TestEnginePairs runs two programs side by side on one input.
 func TestEnginePairs(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("two runs side by side: make test-all")
 	}
-	t.Parallel()
 	p := place(t)
 	for _, c := range pairs() {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ var noLimitOfPods = TraitWant{Trait: "pod", Why: "the kubelet limits the process
 	Want: Want{Refused: "/.*pids-limit 24: is not enforced by this engine/"}}
 
 // resourceRuns use up what a run has.
-func resourceRuns() []Run { //nolint:funlen // a table
+func resourceRuns() []Run {
 	const fill = `
 import errno
 def fill(path, step=1 << 16, most=1 << 33):

@@ -16,6 +16,7 @@ import (
 
 // TestPrograms runs the table of programs and their ends in the bare init.
 func TestPrograms(t *testing.T) {
+	t.Parallel()
 	for _, p := range ends.Programs() {
 		if p.OOM || p.PIDs > 0 {
 			continue // these are limits of a container
