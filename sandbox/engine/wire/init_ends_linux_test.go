@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -136,7 +137,12 @@ func requireEnd(t *testing.T, p ends.Program) {
 		require.True(t, ends.Fits(p.Stdout, c.outText.String()), about)
 		require.True(t, ends.Fits(p.Stderr, c.errText.String()), about)
 	}
-	require.Equal(t, code, c.bye(), about)
+	_, err := c.stdin.Write(newFrame(typeBye, nil))
+	if len(p.Signals) > 1 && errors.Is(err, syscall.EPIPE) {
+		err = nil // the program was quick: a signal that comes after its end releases init
+	}
+	require.NoError(t, err, about)
+	require.Equal(t, code, c.wait(), about)
 }
 
 // TestNoMoreProcesses checks that init reports although the program has used up the process
