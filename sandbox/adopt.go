@@ -26,7 +26,6 @@ var ErrStillRuns = errors.New("its program still runs")
 // Reasons why a run cannot be finished.
 var (
 	errElsewhere = errors.New("cannot be finished here")
-	errEarlier   = errors.New("cannot be finished: an earlier version started it")
 	// errNoJournal reports a run of which nothing is left: what it had on the engine was
 	// removed, and ./final was handed back with the files that are in it.
 	errNoJournal = fmt.Errorf("%w, and its journal is gone: it has no result", outcome.ErrOwnerDied)
@@ -106,14 +105,11 @@ func (r *Runner) settleUnknown(ctx context.Context, found record.Record, noJourn
 // engineOf describes the engine of a run that this process has claimed. A run whose journal has no
 // container is removed: nothing but its record existed, and a container if that had waited for it.
 func (r *Runner) engineOf(ctx context.Context, note record.Journal) (engine.Info, error) {
-	switch {
-	case note.Container == "":
+	if note.Container == "" {
 		if err := errors.Join(r.removeLeft(ctx, note.ID), stage.Reclaim(r.store, note.ID)); err != nil {
 			return engine.Info{}, err
 		}
 		return engine.Info{}, errors.Join(fmt.Errorf("run %s: %w", note.ID, outcome.ErrOwnerDied), r.store.Discard(note.ID))
-	case note.Engine == "":
-		return engine.Info{}, fmt.Errorf("run %s: %w", note.ID, errEarlier)
 	}
 	info, err := r.engine.Info(ctx)
 	if err == nil && note.Engine != info.ID {

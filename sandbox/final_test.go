@@ -3,8 +3,6 @@
 package sandbox
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/sandbox/record"
-	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 
 	"github.com/stretchr/testify/require"
 
@@ -98,37 +95,6 @@ func TestTakenNameIsLeftAlone(t *testing.T) {
 	require.Nil(t, res)
 	require.Empty(t, fake.Removed)
 	require.Empty(t, leftBehind(t, r, fake))
-}
-
-// fillFinal records that a run filled a ./final last, as its controller does.
-func fillFinal(store *record.Store, final, id string) error {
-	sum := sha256.Sum256([]byte(final))
-	return record.WriteJSON(filepath.Join(store.LocksDir(), "final-"+hex.EncodeToString(sum[:8])+".json"),
-		map[string]string{"path": final, "run_id": id})
-}
-
-// TestDeadControllersFinalIsReclaimed is a controller that died with its program
-// still writing: the next run on the same ./final must not inherit that.
-func TestDeadControllersFinalIsReclaimed(t *testing.T) {
-	fake := enginetest.NewFake(nil)
-	r := newFakeRunner(t, fake)
-	final := filepath.Join(t.TempDir(), "final")
-	require.NoError(t, os.Mkdir(final, 0o755))
-	require.NoError(t, r.store.Prepare())
-	recordtest.Add(t, r.store, "dead", recordtest.DeadOwner(), time.Now(), false)
-	require.NoError(t, fillFinal(r.store, final, "dead"))
-
-	res, err := r.Run(t.Context(), finalRequest("next", final))
-	require.NoError(t, err)
-	require.Equal(t, 0, res.ExitCode)
-	require.Equal(t, []string{"evalbox-dead", "evalbox-next"}, fake.Removed)
-
-	fake.Fail.Remove = errors.New("device busy")
-	recordtest.Add(t, r.store, "dead2", recordtest.DeadOwner(), time.Now(), false)
-	require.NoError(t, fillFinal(r.store, final, "dead2"))
-	_, err = r.Run(t.Context(), finalRequest("never", final))
-	require.ErrorIs(t, err, fake.Fail.Remove)
-	require.ErrorContains(t, err, "still in use by run dead2")
 }
 
 func TestOwnerThatCannotBeSeenCountsAsAliveUntilTheDeadline(t *testing.T) {

@@ -304,14 +304,13 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 	case found.State == record.Running, found.State == record.Finished && !owed:
 		return nil
 	case found.State == record.Lost:
-		switch res, err := r.adopt(ctx, found, runOptions{}, true); {
-		case res != nil, errors.Is(err, outcome.ErrOwnerDied):
+		res, err := r.adopt(ctx, found, runOptions{}, true)
+		if res != nil || errors.Is(err, outcome.ErrOwnerDied) {
 			return nil
-		case !errors.Is(err, errEarlier): // whose end cannot be found
-			return fmt.Errorf("final %q is still in use by a run whose own process died: %w", final, err)
 		}
+		return fmt.Errorf("final %q is still in use by a run whose own process died: %w", final, err)
 	}
-	if gone || found.State != record.Finished || !found.Spec.Job.Keep {
+	if gone || !found.Spec.Job.Keep {
 		if err := r.engine.Remove(ctx, spec.Job{RunID: id}.ContainerName()); err != nil {
 			return fmt.Errorf("final %q is still in use by run %s, whose controller died: %w", final, id, err)
 		}

@@ -217,7 +217,7 @@ func (r *Runner) endOrphan(ctx context.Context, c engine.Found) string {
 			return ""
 		case errors.Is(err, ErrStillRuns):
 			return "its own process died, and its program has its GPUs until it ends; watch or end it with: sandbox adopt " + found.ID
-		case !errors.Is(err, errEarlier):
+		default:
 			return err.Error()
 		}
 	}

@@ -157,7 +157,7 @@ func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (_ *
 // be known here.
 func neverRan(res *result.Result, err error) bool {
 	if res == nil {
-		return errors.Is(err, outcome.ErrOwnerDied) || errors.Is(err, errElsewhere) || errors.Is(err, errEarlier)
+		return errors.Is(err, outcome.ErrOwnerDied) || errors.Is(err, errElsewhere)
 	}
 	return res.Recovered && res.Status == result.StatusStartFailed && res.ExitCode == -1
 }

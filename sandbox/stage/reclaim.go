@@ -146,8 +146,7 @@ const staleNote = 24 * time.Hour
 
 // ReclaimFinals hands back every ./final that a finished run could not hand back, unless busy
 // says that the program may still run. It removes the notes about directories and runs that
-// do not exist any more, and lock files of earlier versions. It goes on after a failure and
-// joins the errors.
+// do not exist any more. It goes on after a failure and joins the errors.
 func ReclaimFinals(store *record.Store, busy func(runID string) bool) error {
 	entries, err := os.ReadDir(store.LocksDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,8 +162,6 @@ func ReclaimFinals(store *record.Store, busy func(runID string) bool) error {
 		case !strings.HasPrefix(name, notePrefix):
 		case strings.HasSuffix(name, noteSuffix):
 			errs = append(errs, tidyNote(store, file, busy))
-		case strings.HasSuffix(name, ".lock"):
-			errs = append(errs, os.Remove(file))
 		case strings.Contains(name, noteSuffix+".new-"):
 			if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > staleNote {
 				errs = append(errs, os.Remove(file))
