@@ -545,14 +545,10 @@ func TestProgramsCannotForgeTheirEnd(t *testing.T) {
 func TestOutputLimitEndsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := enginetest.NewFake(func(p *enginetest.Program) int {
-			for {
-				select {
-				case <-p.Term():
-					return enginetest.Died(15)
-				default:
-					p.Print(strings.Repeat("x", 1000))
-				}
+			for range 200 {
+				p.Print(strings.Repeat("x", 1000))
 			}
+			return endsOnTerm(p)
 		})
 		r := newFakeRunner(t, fake)
 		req := command("yes")
