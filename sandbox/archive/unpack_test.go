@@ -207,9 +207,11 @@ func TestUnpackTakesFilesAndFoldersOnly(t *testing.T) {
 			skipped: map[string]string{"a": "file: larger than 100 bytes"},
 		},
 		"all together too large": {
-			items:   []item{dir, {name: "final/a", text: strings.Repeat("a", 99)}, {name: "final/b", text: strings.Repeat("b", 99)}, {name: "final/c", text: "c"}},
-			here:    map[string]string{"a": "-rw-r--r-- " + strings.Repeat("a", 99), "c": "-rw-r--r-- c"},
-			skipped: map[string]string{"b": "file: all outputs together larger than 150 bytes"},
+			items: []item{dir, {name: "final/a", text: strings.Repeat("a", 60)}, {name: "final/b", text: strings.Repeat("b", 60)},
+				{name: "final/c", text: strings.Repeat("c", 60)}, {name: "final/d", text: "d"}},
+			here: map[string]string{"a": "-rw-r--r-- " + strings.Repeat("a", 60), "b": "-rw-r--r-- " + strings.Repeat("b", 60),
+				"d": "-rw-r--r-- d"},
+			skipped: map[string]string{"c": "file: all outputs together larger than 150 bytes"},
 		},
 		"a record that means nothing": {
 			items:   []item{dir, {name: "final/s", text: "x", pax: map[string]string{"COMMENT.x": "y"}}},
