@@ -279,6 +279,8 @@ static void over(int status)
 	program.status = status;
 	program.ended = now();
 	program.ended_wall = clock(CLOCK_REALTIME);
+	/* An engine may tell later that the controller has gone. */
+	program.abandoned |= relay_alone();
 	close_program_input();
 }
 

@@ -62,6 +62,15 @@ int relay_open(const struct job *job)
 	return 0;
 }
 
+/* relay_alone reports whether the proxy has gone: the kernel closes its socket as it dies. */
+bool_t relay_alone(void)
+{
+	long r = listener >= 0 ? connect_proxy() : -1;
+	if (r >= 0)
+		sys1(close, r);
+	return r == -ECONNREFUSED;
+}
+
 /* relay_polls returns how many entries relay_watch may need at most. */
 u64 relay_polls(void)
 {

@@ -18,9 +18,15 @@ import (
 // proxy starts a server on a Unix socket, and returns a relay to it.
 func proxy(t *testing.T, connections uint16, serve func(*net.UnixConn)) *Relay {
 	t.Helper()
-	path := filepath.Join(publicDir(t), "proxy.sock")
-	listener, err := net.Listen("unix", path)
+	listener, err := net.Listen("unix", filepath.Join(publicDir(t), "proxy.sock"))
 	require.NoError(t, err)
+	return proxyAt(t, listener, connections, serve)
+}
+
+// proxyAt does the same with a socket of the caller.
+func proxyAt(t *testing.T, listener net.Listener, connections uint16, serve func(*net.UnixConn)) *Relay {
+	t.Helper()
+	path := listener.Addr().String()
 	require.NoError(t, os.Chmod(path, 0o777)) // the program's user connects
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -151,4 +157,27 @@ print('done')`))
 	requireExit(t, c, report, 0)
 	require.Equal(t, "done\n", c.outText.String())
 	require.Zero(t, c.bye())
+}
+
+// TestRelayTellsThatTheProxyHasGone: the program may end before init reads the end of its own stdin.
+func TestRelayTellsThatTheProxyHasGone(t *testing.T) {
+	for name, dies := range map[string]bool{"it lives": false, "it dies": true} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("unix", filepath.Join(publicDir(t), "proxy.sock"))
+			require.NoError(t, err)
+			listener.(*net.UnixListener).SetUnlinkOnClose(false) //nolint:forcetypeassert // a Unix listener
+			relay := proxyAt(t, listener, 2, func(conn *net.UnixConn) {
+				if n, _ := conn.Read(make([]byte, 1)); n > 0 && dies {
+					listener.Close()
+				}
+			})
+			c, report := run(t, relayed(relay, `
+s = connect()
+s.sendall(b'x')
+s.recv(1)`))
+			requireExit(t, c, report, 0)
+			require.Equal(t, dies, report.Abandoned)
+			require.Zero(t, c.bye())
+		})
+	}
 }
