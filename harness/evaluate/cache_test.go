@@ -77,18 +77,23 @@ func TestCacheMisses(t *testing.T) {
 		"data": func(t *testing.T, job *Job, _ *Options) {
 			writeFile(t, filepath.Join(job.Task.DataDir, "more.csv"), "x")
 		},
-		"sample": func(t *testing.T, _ *Job, opts *Options) {
-			opts.Submission = &submission.Rule{Sample: filepath.Join(t.TempDir(), "s.csv")}
-			writeFile(t, opts.Submission.Sample, "x")
-		},
-		"grader": func(t *testing.T, _ *Job, opts *Options) {
-			opts.Grader, _ = newGrader(t, nil)
-			writeFile(t, opts.Grader.Script, "score 0.5")
+		"no rule":      func(_ *testing.T, _ *Job, opts *Options) { opts.Submission = nil },
+		"rule":         func(_ *testing.T, _ *Job, opts *Options) { opts.Submission.SameOrder = true },
+		"sample":       func(t *testing.T, _ *Job, opts *Options) { writeFile(t, opts.Submission.Sample, "y") },
+		"no grader":    func(_ *testing.T, _ *Job, opts *Options) { opts.Grader = nil },
+		"grader":       func(t *testing.T, _ *Job, opts *Options) { writeFile(t, opts.Grader.Script, "score 0.7") },
+		"grader image": func(_ *testing.T, _ *Job, opts *Options) { opts.Grader.Image = "other" },
+		"answers": func(t *testing.T, _ *Job, opts *Options) {
+			writeFile(t, filepath.Join(opts.Grader.Answers, "more.csv"), "x")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runner := echo()
-			opts := Options{Cache: t.TempDir()}
+			opts := Options{Cache: t.TempDir(), Submission: &submission.Rule{Sample: filepath.Join(t.TempDir(), "s.csv")}}
+			writeFile(t, opts.Submission.Sample, "x")
+			opts.Grader, _ = newGrader(t, nil)
+			opts.Grader.Image = "graders"
+			writeFile(t, opts.Grader.Script, "score 0.5")
 			job := Job{Script: "score 0.5", Task: newTask(t), Timeout: time.Minute}
 			_, err := newEvaluator(t, runner, opts).Run(t.Context(), job)
 			require.NoError(t, err)
@@ -142,6 +147,24 @@ func TestCacheKeepsNoFailedGrading(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, got.Cached)
 	}
+}
+
+// TestCacheOfAnotherScript: an entry has to say which script it is of.
+func TestCacheOfAnotherScript(t *testing.T) {
+	dir := t.TempDir()
+	e, job := newEvaluator(t, echo(), Options{Cache: dir}), Job{Script: "score 0.5", Task: newTask(t), Timeout: time.Minute}
+	_, err := e.Run(t.Context(), job)
+	require.NoError(t, err)
+	entries, err := filepath.Glob(filepath.Join(dir, "jobs", "*", "result.json"))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	text, err := os.ReadFile(entries[0])
+	require.NoError(t, err)
+	writeFile(t, entries[0], strings.ReplaceAll(string(text), hashText("score 0.5"), hashText("score 0.6")))
+	got, err := e.Run(t.Context(), job)
+	require.NoError(t, err)
+	require.False(t, got.Cached)
+	require.Contains(t, strings.Join(got.Warnings, "\n"), "is of another script")
 }
 
 func TestCacheThatCannotBeUsed(t *testing.T) {

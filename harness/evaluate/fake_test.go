@@ -187,7 +187,7 @@ func (f *fakeRunner) Plan(_ context.Context, req sandbox.Request) (spec.Spec, er
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plans++
-	spec := spec.Spec{Class: spec.Class{Image: spec.Image{ID: "sha256:0123"}}, Job: spec.Job{
+	spec := spec.Spec{Class: spec.Class{Image: spec.Image{ID: "sha256:0123" + req.Image}}, Job: spec.Job{
 		RunID: fmt.Sprint(f.plans), Command: append([]string{"python3"}, req.Args...), TimeoutSeconds: req.Limits.Timeout.Seconds(),
 		Script: req.Script, Input: req.Input, Final: req.Final,
 	}}

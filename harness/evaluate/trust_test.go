@@ -124,6 +124,26 @@ func TestChangesDuringARunAreNotCached(t *testing.T) {
 	}
 }
 
+// TestGraderThatChanges: a program of the grader's directory has to be the one of the first run.
+func TestGraderThatChanges(t *testing.T) {
+	grader, runner := newGrader(t, func(fakeRun) fakeEnd { return prints("0.5") })
+	grader.Script = filepath.Join(t.TempDir(), "grader")
+	module := filepath.Join(grader.Script, "metric.py")
+	writeFile(t, filepath.Join(grader.Script, "grade.py"), "grade")
+	writeFile(t, module, "x")
+	script := runner.program
+	runner.program = func(run fakeRun) fakeEnd {
+		if run.request.Name != "grader" {
+			writeFile(t, module, "y")
+		}
+		return script(run)
+	}
+	got, err := newEvaluator(t, runner, Options{Grader: grader}).Run(t.Context(), Job{Script: "x", Task: newTask(t), Timeout: time.Minute})
+	require.NoError(t, err)
+	require.Nil(t, got.GradedScore)
+	require.Contains(t, got.Why, "has changed since the evaluation began")
+}
+
 // TestChangesBetweenRunsAreSeen: what an evaluator has hashed once it looks at again.
 func TestChangesBetweenRunsAreSeen(t *testing.T) {
 	task := newTask(t)

@@ -195,6 +195,10 @@ func TestContradictions(t *testing.T) {
 		"unobserved":     {manifest(func(m *evidence.RunManifest) { m.Mode.AllowUnobserved = true }), evidence.WishLockFile, "allow_unobserved"},
 		"other rules":    {manifest(func(m *evidence.RunManifest) { m.Rules = []evidence.Rule{{Name: "all", Pattern: ".+"}} }), evidence.WishLockFile, "the rules of normalization"},
 		"less protected": {lock(func(w *spec.Spec) { w.ProtectedPaths = []string{"secret"} }), evidence.WishLockFile, "the protected paths"},
+		"others protected": {func(t *testing.T, root *os.Root) {
+			lock(func(w *spec.Spec) { w.ProtectedPaths = []string{"secret"} })(t, root)
+			manifest(func(m *evidence.RunManifest) { m.ProtectedPaths = []string{"public"} })(t, root)
+		}, evidence.WishLockFile, "the protected paths"},
 		"less read-only": {lock(func(w *spec.Spec) { w.ReadOnlyPaths = []string{"core"} }), evidence.WishLockFile, "the read-only paths"},
 		"another kind": {manifest(func(m *evidence.RunManifest) {
 			m.Gates[0].Kind = evidence.KindCheck
