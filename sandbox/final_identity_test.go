@@ -252,20 +252,25 @@ func TestFinalThatCannotBeHandedBack(t *testing.T) {
 	if !treetest.IsRoot() {
 		return // needs a mount
 	}
-	for name, again := range map[string]func(t *testing.T, r *Runner, final string){
-		"sandbox gc": func(t *testing.T, r *Runner, final string) {
+	for name, again := range map[string]func(t *testing.T, r *Runner, fake *enginetest.Fake, final string){
+		"sandbox gc": func(t *testing.T, r *Runner, _ *enginetest.Fake, final string) {
 			_, err := r.GC(t.Context(), GCOptions{})
 			require.NoError(t, err)
 			require.Equal(t, []uint32{12345, 12345}, treetest.Owners(t, final, filepath.Join(final, "out.csv")))
 		},
-		"sandbox gc after sandbox rm": func(t *testing.T, r *Runner, final string) {
+		"sandbox gc after sandbox rm": func(t *testing.T, r *Runner, _ *enginetest.Fake, final string) {
 			require.NoError(t, r.Store().Remove("r1"))
 			_, err := r.GC(t.Context(), GCOptions{})
 			require.NoError(t, err)
 			require.Equal(t, []uint32{12345, 12345}, treetest.Owners(t, final, filepath.Join(final, "out.csv")))
 		},
-		"the next run": func(t *testing.T, r *Runner, final string) {
-			_, err := r.Run(t.Context(), identityRequest("r2", final, spec.TransferBind))
+		"the next run": func(t *testing.T, r *Runner, fake *enginetest.Fake, final string) {
+			fake.Fail.Remove = errors.New("device busy")
+			_, err := r.Run(t.Context(), identityRequest("never", final, spec.TransferBind))
+			require.ErrorIs(t, err, fake.Fail.Remove, "the program may still be writing there")
+			require.ErrorContains(t, err, "is still in use by run r1")
+			fake.Fail.Remove = nil
+			_, err = r.Run(t.Context(), identityRequest("r2", final, spec.TransferBind))
 			require.NoError(t, err)
 			require.Equal(t, []uint32{12345, 12345}, treetest.Owners(t, final, filepath.Join(final, "out.csv")))
 			require.Equal(t, []uint32{12345}, treetest.Owners(t, filepath.Join(final+".before-r2", "out.csv")))
@@ -278,14 +283,15 @@ func TestFinalThatCannotBeHandedBack(t *testing.T) {
 			require.NoError(t, os.Mkdir(final, 0o750))
 			require.NoError(t, os.Chown(final, 12345, 12345))
 			readOnly := false
-			r := newFakeRunner(t, enginetest.NewFake(func(p *enginetest.Program) int {
+			fake := enginetest.NewFake(func(p *enginetest.Program) int {
 				code := leaves(p)
 				if !readOnly {
 					readOnly = true
 					p.End(func(*engine.End) { require.NoError(t, unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")) })
 				}
 				return code
-			}))
+			})
+			r := newFakeRunner(t, fake)
 			res, err := r.Run(t.Context(), identityRequest("r1", final, spec.TransferBind))
 			require.NoError(t, err)
 			require.Equal(t, result.StatusExited, res.Status)
@@ -295,7 +301,7 @@ func TestFinalThatCannotBeHandedBack(t *testing.T) {
 			require.ErrorIs(t, err, unix.EROFS, "it still cannot")
 
 			require.NoError(t, unix.Mount("", disk, "", unix.MS_REMOUNT, ""))
-			again(t, r, final)
+			again(t, r, fake, final)
 			info, err := os.Stat(final)
 			require.NoError(t, err)
 			require.Equal(t, os.FileMode(0o750), info.Mode().Perm())

@@ -279,8 +279,8 @@ static void over(int status)
 	program.status = status;
 	program.ended = now();
 	program.ended_wall = clock(CLOCK_REALTIME);
-	/* An engine may tell later that the controller has gone. */
-	program.abandoned |= relay_alone();
+	/* The proxy dies with the controller. An engine may report that death only after the program's end. */
+	program.abandoned |= relay_lost();
 	close_program_input();
 }
 

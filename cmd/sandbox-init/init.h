@@ -133,7 +133,7 @@ void put_scratch(struct buffer *b);
 /* relay.c */
 struct pollfd;
 int relay_open(const struct job *job);
-bool_t relay_alone(void);
+bool_t relay_lost(void);
 int relay_watch(struct pollfd *polls, u64 *until);
 void relay_step(const struct pollfd *polls);
 void relay_close(void);

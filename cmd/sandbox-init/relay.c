@@ -62,8 +62,8 @@ int relay_open(const struct job *job)
 	return 0;
 }
 
-/* relay_alone reports whether the proxy has gone: the kernel closes its socket as it dies. */
-bool_t relay_alone(void)
+/* relay_lost reports whether the proxy has died: the kernel refuses connections to its socket. */
+bool_t relay_lost(void)
 {
 	long r = listener >= 0 ? connect_proxy() : -1;
 	if (r >= 0)

@@ -124,7 +124,7 @@ func TestChangesDuringARunAreNotCached(t *testing.T) {
 	}
 }
 
-// TestGraderThatChanges: a program of the grader's directory has to be the one of the first run.
+// TestGraderThatChanges: a grader whose directory changed after the evaluation began gives no score.
 func TestGraderThatChanges(t *testing.T) {
 	grader, runner := newGrader(t, func(fakeRun) fakeEnd { return prints("0.5") })
 	grader.Script = filepath.Join(t.TempDir(), "grader")

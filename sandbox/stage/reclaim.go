@@ -146,7 +146,7 @@ const staleNote = 24 * time.Hour
 
 // ReclaimFinals hands back every ./final that a finished run could not hand back, unless busy
 // says that the program may still run. It removes the notes about directories and runs that
-// do not exist any more. It goes on after a failure and joins the errors.
+// do not exist any more. It tries all of them, and joins the errors.
 func ReclaimFinals(store *record.Store, busy func(runID string) bool) error {
 	entries, err := os.ReadDir(store.LocksDir())
 	if errors.Is(err, fs.ErrNotExist) {
