@@ -313,7 +313,43 @@ type Resources struct {
 	// "cgroup v1, sampled" or "engine samples"; empty without figures. Samples
 	// do not cover the time after the last one.
 	Source string `json:"source"`
+	// Contention says what the program lacked of the processors; nil if that is not known.
+	Contention *Contention `json:"contention,omitempty"`
 }
+
+// Contention says how a program shared the processors with other work of the machine. It is judged
+// by how long the threads of the program waited for a processor, never by low use: a program that
+// sleeps lacks nothing. Times are sums over all threads.
+type Contention struct {
+	Verdict Share `json:"verdict"`
+	// RanSeconds is how long threads ran, WaitedSeconds how long they could have run and had no
+	// processor.
+	RanSeconds    float64 `json:"ran_seconds"`
+	WaitedSeconds float64 `json:"waited_seconds"`
+	// LackedSeconds is the part of WaitedSeconds that the CPU limit of the run would have allowed:
+	// threads that wait for each other lack nothing.
+	LackedSeconds float64 `json:"lacked_seconds"`
+	// ThrottledSeconds is how long the CPU limit held the run back.
+	ThrottledSeconds float64 `json:"throttled_seconds"`
+	// FrozenSeconds is how long the container was frozen (docker pause), so that nothing in it ran.
+	FrozenSeconds float64 `json:"frozen_seconds"`
+	// Source is the origin of the figures: "threads" (schedstat of proc(5), read once a second) or
+	// "cgroup v2 pressure" (PSI).
+	Source string `json:"source"`
+}
+
+// Share is the verdict of a [Contention].
+type Share string
+
+const (
+	// Quiet means that the program hardly lacked anything.
+	Quiet Share = "quiet"
+	// Busy means that it lacked a noticeable part of what it could have used.
+	Busy Share = "busy"
+	// Starved means that it got less than half of what it could have used, for a quarter of its
+	// time or more. Its time limit then says nothing about it.
+	Starved Share = "starved"
+)
 
 // Preload says whether modules were imported before the program started.
 type Preload struct {

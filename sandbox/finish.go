@@ -46,6 +46,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	left := a.collect(ctx)
 	a.noteProjects()
 	e.DiskFull = left.DiskFull
+	e.Shortage = outcome.Contend(e.End, float64(a.spec.Class.Cgroup.NanoCPUs)/1e9)
 	a.at("collected")
 	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
 	a.warnOfRules(decided)
@@ -199,7 +200,8 @@ const shutdownGrace = 3 * time.Second
 // somebody else stopped the program.
 func (a *run) engineGoes(ctx context.Context) bool {
 	end := a.evidence.End
-	if a.evidence.Lost != nil || a.evidence.StartError != nil || len(a.evidence.Requested) > 0 || len(end.Foreign) == 0 && end.ForeignErr == nil {
+	asked := a.evidence.Stop != outcome.StopNone && a.evidence.Stop != outcome.StopTimeout
+	if a.evidence.Lost != nil || a.evidence.StartError != nil || asked || len(end.Foreign) == 0 && end.ForeignErr == nil {
 		return false
 	}
 	if errors.Is(end.ForeignErr, engine.ErrUnavailable) {

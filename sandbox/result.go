@@ -61,7 +61,7 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 		res.DurationSeconds = end.Duration.Seconds()
 	}
 	res.Resources = result.Resources{CPUSeconds: end.Usage.CPU.Seconds(), PeakMemoryBytes: end.Usage.PeakMemory,
-		OOMKills: end.Usage.OOMKills, Source: end.Usage.Source}
+		OOMKills: end.Usage.OOMKills, Source: end.Usage.Source, Contention: a.evidence.Shortage}
 	if !a.ended.IsZero() {
 		res.TeardownSeconds = time.Since(a.ended).Seconds()
 	}

@@ -225,6 +225,7 @@ func newRun(r *Runner, plan planned, o runOptions, began time.Time) *run {
 		release: func() {}, stopWatch: func() {}, endWork: func() {}, stops: make(chan outcome.StopReason, 1),
 	}
 	a.evidence.SoftSignal = int(spec.SoftSignals[plan.spec.Job.SoftSignal])
+	a.evidence.Limit = seconds(plan.spec.Job.TimeoutSeconds)
 	if err := markUsed(plan.spec.Class.Image.ID); err != nil { // it only affects the order of pruning
 		r.log.Debug("the use of the image was not remembered", logError, err)
 	}

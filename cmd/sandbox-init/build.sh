@@ -14,7 +14,7 @@ case ${1:-} in
 notes) out= ;;
 *) out=$(cd "${1:-$here/../../sandbox/engine/wire}" && pwd) ;;
 esac
-sources='init.c ready.c relay.c scratch.c second_stage.c waiter.c wire.c'
+sources='init.c ready.c relay.c sched.c scratch.c second_stage.c waiter.c wire.c'
 headers='init.h sys.h'
 
 cd "$here"

@@ -288,10 +288,13 @@ static void over(int status)
  * them, and init has to check the deadline in between. */
 static void reap(void)
 {
+	static u8 info[128]; /* the kernel's siginfo_t: its first number is 0 without a process */
 	struct rusage usage;
 	int status;
 	long pid = 0;
 
+	if (phase == RUNNING && !sys5(waitid, P_PID, program.pid, info, WEXITED | WNOHANG | WNOWAIT, NULL) && get32(info))
+		sched_look();
 	for (int i = 0; i < 64 && (pid = sys4(wait4, -1, &status, WNOHANG | __WALL, &usage)) > 0; i++) {
 		/* init is the tracer of a child that called PTRACE_TRACEME, so wait4 also
 		 * reports its stops. A stop is not an end. */
@@ -450,6 +453,8 @@ static void step(u64 until)
 		until = program.kill_at;
 	if (phase == RUNNING && until > program.give_up)
 		until = program.give_up;
+	if (phase == RUNNING && until > sched.tick)
+		until = sched.tick;
 	/* A descriptor that was hung up is always ready, so descriptors that init does not
 	 * wait for are left out. */
 	/* Before the program runs, init finishes its own frame before it reads another one,
@@ -466,6 +471,8 @@ static void step(u64 until)
 	n += (u64)relay_watch(polls + n, &until);
 
 	wait_for(polls, n, unreaped ? 0 : until);
+	if (phase == RUNNING) /* before anything is done about a time that is over */
+		sched_tick(now());
 	if (polls[1].revents)
 		read_signals();
 	if (polls[7].revents)
@@ -505,6 +512,7 @@ static void discard_waiter(void)
 /* begin notes the time at which the program begins. */
 static void begin(void)
 {
+	sched_begin(&job);
 	program.began = now();
 	program.began_wall = clock(CLOCK_REALTIME);
 	if (job.deadline)
@@ -671,6 +679,10 @@ static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
 		put(b, waiter.reason, waiter.length);
 		field_end(b, at);
 	}
+	if (sched.known)
+		field(b, 18, &sched.ran, 3 * sizeof sched.ran);
+	if (sched.gap)
+		field(b, 19, &sched.gap, sizeof sched.gap);
 	if (how != NOT_STARTED)
 		put_scratch(b);
 	put(b, counters_before.p, counters_before.n);
@@ -861,6 +873,7 @@ void __attribute__((noreturn, used)) start(long *stack)
 	prepare(arguments);
 	greet(arguments);
 	open_counters();
+	sched_open();
 	await_job(arguments);
 	accept_job();
 	launch();

@@ -58,6 +58,7 @@ struct job {
 	char *scratch;    /* the working directory that ends with the container; NULL: none */
 	char **aliases;   /* symbolic links: the path, and behind its NUL the target */
 	u64 alias_count;
+	u64 processors;   /* that the program may use, in thousandths; 0: all */
 	const u8 *file;   /* of a waiting process only */
 	u64 file_size;
 };
@@ -125,6 +126,18 @@ void waiter_read(void);
 void waiter_drain(void);
 void waiter_ask(const struct job *job);
 void waiter_fail(enum waiter_cause cause);
+
+/* sched.c */
+extern struct sched {
+	bool_t known;             /* the kernel says how long a thread has waited */
+	u64 ran, waited, lacked;  /* ns of all threads */
+	u64 gap;                  /* ns in which nothing of the container ran */
+	u64 tick;                 /* when to look again */
+} sched;
+void sched_open(void);
+void sched_begin(struct job *job);
+void sched_look(void);
+void sched_tick(u64 t);
 
 /* scratch.c */
 long scratch_open(const struct job *job, u32 *failed);

@@ -107,7 +107,10 @@ static struct {
 	{"/sys/fs/cgroup/cpu,cpuacct/cpuacct.usage", -1},
 	{"/sys/fs/cgroup/memory.peak", -1},
 	{"/sys/fs/cgroup/memory.current", -1},
+	{"/sys/fs/cgroup/cpu/cpu.stat", -1},
+	{"/sys/fs/cgroup/cpu,cpuacct/cpu.stat", -1},
 	{"/sys/fs/cgroup/cpu.stat", -1},
+	{"/sys/fs/cgroup/cpu.pressure", -1},
 	{"/sys/fs/cgroup/memory.events", -1},
 };
 static long proc = -1;

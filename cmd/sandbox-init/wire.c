@@ -146,7 +146,7 @@ void put_file(struct buffer *b, int fd, u64 most)
 }
 
 /* The fields of a job, in the order of their tags. */
-enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_SOFT, F_ORPHAN, F_DEADLINE, F_FILE, F_SCRATCH, F_ALIAS, F_END };
+enum { F_NONCE = 1, F_ARG, F_ENV, F_DIRECTORY, F_TIMEOUT, F_GRACE, F_LIMIT, F_OOM_SCORE, F_FLAGS, F_RELAY, F_SOFT, F_ORPHAN, F_DEADLINE, F_FILE, F_SCRATCH, F_ALIAS, F_PROCESSORS, F_END };
 
 struct span {
 	u16 tag;
@@ -218,7 +218,7 @@ static char *text(const struct span *f, u32 skip)
 /* check_field returns what is wrong with the value of a field, or NULL. */
 static const char *check_field(const struct span *f, bool_t first)
 {
-	static const u8 sizes[F_END] = {[F_NONCE] = NONCE, [F_TIMEOUT] = 8, [F_GRACE] = 8, [F_LIMIT] = sizeof(struct limit), [F_OOM_SCORE] = 4, [F_FLAGS] = 4, [F_SOFT] = 16, [F_ORPHAN] = 8};
+	static const u8 sizes[F_END] = {[F_NONCE] = NONCE, [F_TIMEOUT] = 8, [F_GRACE] = 8, [F_LIMIT] = sizeof(struct limit), [F_OOM_SCORE] = 4, [F_FLAGS] = 4, [F_SOFT] = 16, [F_ORPHAN] = 8, [F_PROCESSORS] = 8};
 	if (sizes[f->tag] && f->n != sizes[f->tag])
 		return "a field of a wrong length";
 	switch (f->tag) {
@@ -248,6 +248,10 @@ static const char *check_field(const struct span *f, bool_t first)
 	case F_ORPHAN:
 		if (get64(f->p) >> 40) /* decades: more would overflow as nanoseconds */
 			return "a bad duration";
+		break;
+	case F_PROCESSORS:
+		if (!get64(f->p) || get64(f->p) >> 32)
+			return "a bad number of processors";
 		break;
 	case F_LIMIT:
 		if (get32(f->p) >= 16 || get32(f->p + 4) || get64(f->p + 8) > get64(f->p + 16))
@@ -382,6 +386,9 @@ const char *parse_job(struct job *job, enum frame_type type, u8 *payload, u64 si
 			break;
 		case F_ALIAS:
 			job->aliases[job->alias_count++] = text(&f, 0);
+			break;
+		case F_PROCESSORS:
+			job->processors = get64(f.p);
 			break;
 		case F_FILE:
 			job->file = f.p;

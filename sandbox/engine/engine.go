@@ -227,6 +227,10 @@ type End struct {
 	StartedAt, FinishedAt time.Time
 	Duration              time.Duration
 	Usage                 Usage
+	// Share is what the program got of the processors; zero without a report.
+	Share wire.Share
+	// Frozen is how long the container was frozen (docker pause), so that nothing in it ran.
+	Frozen time.Duration
 	// Left is what the program left in its working directory; nil if that is not known.
 	Left *wire.Left
 	// OOMKilled says that the engine or the kernel has evidence of a process killed for
@@ -237,8 +241,9 @@ type End struct {
 	Image string
 	// Loss says why the engine itself ended the container; [NotLost] if it did not.
 	Loss Loss
-	// Foreign lists the signals that others sent through the engine. ForeignErr says why
-	// the list could not be obtained, or may lack signals.
+	// Foreign lists the signals that others sent through the engine; those that the engine sends
+	// itself when it stops are not among them. ForeignErr says why the list could not be obtained,
+	// or may lack signals.
 	Foreign    []string
 	ForeignErr error
 }

@@ -10,13 +10,15 @@ import (
 )
 
 // WireJob translates a job for evalbox's init. oomScore is oom_score_adj of the program: it makes the
-// kernel prefer the program over other processes as an OOM victim.
-func WireJob(job spec.Job, dir string, nonce wire.Nonce, oomScore int) wire.Job {
+// kernel prefer the program over other processes as an OOM victim. ready is what init saw of its
+// container.
+func WireJob(job spec.Job, dir string, nonce wire.Nonce, oomScore int, ready wire.Ready) wire.Job {
 	j := wire.Job{
 		Nonce: nonce, Args: job.Command, Env: job.ProgramEnv(), Dir: dir,
 		Timeout: policy.Seconds(job.TimeoutSeconds), Grace: policy.Seconds(job.GraceSeconds),
 		OrphanLimit: policy.Seconds(job.OrphanLimitSeconds),
 		OOMScoreAdj: oomScore, NoFork: job.NoFork, Stdin: job.Stdin, Scratch: spec.WorkDir,
+		Processors: max(ready.Cgroup.CPUs, 0),
 	}
 	for _, a := range job.Aliases {
 		j.Aliases = append(j.Aliases, wire.Alias{Path: a.Name, Target: a.Target})
@@ -38,14 +40,18 @@ func WireJob(job spec.Job, dir string, nonce wire.Nonce, oomScore int) wire.Job 
 }
 
 // EndOf translates the report of init. What only an engine knows is missing: whether the output is
-// complete, and whether a signal from outside was a request of evalbox.
+// complete, whether a signal from outside was a request of evalbox, and whether a container was frozen
+// whose kernel does not count how long init waits.
 func EndOf(r wire.Report) End {
 	end := End{
 		Reported:  true,
 		Abandoned: r.Abandoned, SoftAfter: r.SoftAfter, Escalated: r.Escalated, ProcessesLeft: r.ProcessesLeft,
 		StartedAt: r.Started, FinishedAt: r.Finished, Duration: r.Wall, Left: r.Left,
 		Usage:     Usage{CPU: r.Usage.CPU, PeakMemory: r.Usage.PeakMemory, OOMKills: r.Usage.OOMKills, Source: r.Usage.Source},
-		OOMKilled: r.Usage.OOMKills > 0,
+		OOMKilled: r.Usage.OOMKills > 0, Share: r.Share,
+	}
+	if r.Share.Known {
+		end.Frozen = r.Share.Gap
 	}
 	switch r.Kind {
 	case wire.Exited:

@@ -23,11 +23,12 @@ func TestWireJob(t *testing.T) {
 		Nonce: wire.Nonce{1}, Args: job.Command, Env: job.Env, Dir: "/work", Scratch: "/work", NoFork: true, Stdin: true, OOMScoreAdj: 900,
 		Timeout: 10 * time.Second, Grace: 2 * time.Second, SoftLead: 2500 * time.Millisecond, SoftSignal: 10, OrphanLimit: 5 * time.Second,
 		DeadlineVar: "SANDBOX_DEADLINE", Rlimits: []wire.Rlimit{wire.FileSize(100, 200)},
-		Aliases: []wire.Alias{{Path: "/data", Target: "/work/input"}},
-		Relay:   &wire.Relay{Port: 3128, Connections: 65535, Socket: "/run/evalbox/proxy.sock"},
+		Aliases:    []wire.Alias{{Path: "/data", Target: "/work/input"}},
+		Relay:      &wire.Relay{Port: 3128, Connections: 65535, Socket: "/run/evalbox/proxy.sock"},
+		Processors: 2,
 	}
-	require.Equal(t, want, engine.WireJob(job, "/work", wire.Nonce{1}, 900))
+	require.Equal(t, want, engine.WireJob(job, "/work", wire.Nonce{1}, 900, wire.Ready{Cgroup: wire.Cgroup{CPUs: 2}}))
 
 	job = spec.Job{Command: job.Command, TimeoutSeconds: 10, NoDeadlineEnv: true}
-	require.Equal(t, wire.Job{Args: job.Command, Dir: "/", Scratch: "/work", Timeout: 10 * time.Second}, engine.WireJob(job, "/", wire.Nonce{}, 0))
+	require.Equal(t, wire.Job{Args: job.Command, Dir: "/", Scratch: "/work", Timeout: 10 * time.Second}, engine.WireJob(job, "/", wire.Nonce{}, 0, wire.Ready{Cgroup: wire.Cgroup{CPUs: -1}}))
 }

@@ -59,6 +59,10 @@ type Evidence struct {
 	StoppedBy *result.StoppedBy
 	// End is the end as reported by the container's init, or else by the engine.
 	End engine.End
+	// Limit is the time limit of the program; 0 for none. Shortage is what it lacked of the
+	// processors; nil if that is not known.
+	Limit    time.Duration
+	Shortage *result.Contention
 	// SoftSignal is the number of the run's soft signal, 0 if it has none.
 	SoftSignal int
 	// Recovered says that the controller died, and another process finished the run.
@@ -101,6 +105,9 @@ type Outcome struct {
 // signal, our time limit has ended it.
 func Decide(f Evidence) Outcome {
 	v := withDeadline(decide(f), f)
+	if f.End.Frozen > 0 {
+		v.Warnings = append(v.Warnings, fmt.Sprintf("the container was frozen (docker pause) for %s", f.End.Frozen.Round(time.Second/10)))
+	}
 	if f.ProxyLost && f.StartError == nil && v.Status != result.StatusEngineLost {
 		v.Fault = result.FaultOperator
 		v.Explanation += " Its proxy had died with the controller before: it could not reach its hosts any more."
@@ -146,7 +153,7 @@ func decide(f Evidence) Outcome {
 	case f.Lost != nil:
 		return lost("The engine was lost before it reported how the program ended.", f.Lost)
 	case !f.Accepted && f.End.NoJob:
-		return decideNoJob(f.End)
+		return decideNoJob(f)
 	case !f.Accepted && !f.End.Reported && len(f.End.Foreign) == 0:
 		return lost("The engine was lost before it reported whether the program had started.", ErrNoExit)
 	case f.End.Launch != nil:
@@ -155,8 +162,7 @@ func decide(f Evidence) Outcome {
 		f.Stop = StopOrphaned
 	case f.Stop == StopNone && f.End.Cause == engine.ByDeadline:
 		f.Stop = StopTimeout
-	case f.Stop == StopTimeout && f.End.Reported && f.End.Cause == engine.ByItself:
-		// It ended just before evalbox gave up waiting.
+	case f.Stop == StopTimeout && !f.endedByTimer():
 		f.Stop = StopNone
 	}
 	if f.Stop != StopNone {
@@ -173,14 +179,38 @@ func decide(f Evidence) Outcome {
 	return v
 }
 
+// endedByTimer reports whether a program was ended because evalbox's own timer was over, which
+// only runs for an init that does not keep the time limit itself. A controller that could not reach
+// the engine, or was stopped itself, has its timer fire long after the program's end.
+func (f Evidence) endedByTimer() bool {
+	end := f.End
+	switch {
+	case end.Reported && end.Cause == engine.ByDeadline:
+		return true
+	case end.Reported && end.Cause == engine.ByItself, len(end.Foreign) > 0, end.Duration < f.Limit:
+		return false
+	}
+	return end.Reported || !end.Interrupted
+}
+
+// endedByEngine reports whether the engine ended a program with itself, or may have done so: nobody
+// else is known to have sent a signal.
+func (f Evidence) endedByEngine() bool {
+	return f.EngineGone || f.End.Interrupted && (len(f.End.Foreign) == 0 || f.End.ForeignErr != nil)
+}
+
+// wasFrozen reports whether a program lacked a part of its time limit that matters, because its
+// container was frozen.
+func (f Evidence) wasFrozen() bool { return f.End.Frozen > f.Limit/100 }
+
 // decideNoJob handles containers whose init never had the job.
-func decideNoJob(end engine.End) Outcome {
+func decideNoJob(f Evidence) Outcome {
 	v := Outcome{Status: result.StatusStartFailed, Fault: result.FaultEnvironment, ExitCode: -1, Err: ErrNotBegun,
 		Explanation: "The program was not started: its job was lost on the way to the container."}
-	if len(end.Foreign) > 0 && !end.Interrupted {
+	if len(f.End.Foreign) > 0 && !f.endedByEngine() {
 		v.Fault = result.FaultOperator
 		v.Explanation = "The program was not started: somebody else ended its container through the engine (" +
-			strings.Join(end.Foreign, ", ") + ") first."
+			strings.Join(f.End.Foreign, ", ") + ") first."
 	}
 	return v
 }
@@ -197,6 +227,7 @@ func decideStopped(f Evidence) Outcome {
 	case StopTimeout:
 		v.Status, v.ExitCode = result.StatusTimedOut, -1
 		v.Explanation = "The program was stopped at its time limit."
+		v.blameTime(f)
 	case StopOutputLimit:
 		v.Status = result.StatusOutputLimit
 		v.Explanation = "The program was stopped for printing more than its output limit."
@@ -241,6 +272,19 @@ func decideStopped(f Evidence) Outcome {
 	return v
 }
 
+// blameTime corrects who is at fault for the end at a time limit that the program did not get in full.
+func (v *Outcome) blameTime(f Evidence) {
+	switch {
+	case f.wasFrozen():
+		v.Fault = result.FaultOperator
+		v.Explanation += fmt.Sprintf(" Its container was frozen (docker pause) for %s of the time.", f.End.Frozen.Round(time.Second/10))
+	case f.Shortage != nil && f.Shortage.Verdict == result.Starved:
+		v.Fault = result.FaultEnvironment
+		v.Explanation += " Other work on the machine had starved it: " + fmt.Sprintf("its threads waited %.1fs for a processor and ran %.1fs.", f.Shortage.WaitedSeconds, f.Shortage.RanSeconds)
+		v.Warnings = append(v.Warnings, "the program was starved of processors and then stopped at its time limit, which says nothing about it: run it again when the machine has less to do, or with fewer runs at once")
+	}
+}
+
 // decideLoss handles programs that their engine ended by itself.
 func decideLoss(end engine.End) Outcome {
 	switch end.Loss {
@@ -264,7 +308,7 @@ func decideReported(f Evidence) Outcome {
 	switch {
 	case end.Loss != engine.NotLost:
 		return decideLoss(end)
-	case end.Cause == engine.BySignal && (f.EngineGone || end.Interrupted):
+	case end.Cause == engine.BySignal && f.endedByEngine():
 		return lost("The engine stopped, and stopped the program with it.", ErrStoppedBy)
 	case end.Cause == engine.BySignal && end.Restarted:
 		v := restarted
@@ -342,9 +386,9 @@ func decideSilent(f Evidence) Outcome {
 	case end.OOMKilled:
 		return Outcome{Status: result.StatusOutOfMemory, Fault: result.FaultProgram, ExitCode: 137, Signal: 9,
 			Explanation: "The kernel killed the program at its memory limit, with the whole container."}
-	case f.EngineGone || end.Interrupted:
+	case f.endedByEngine():
 		return lost("The engine stopped, and stopped the program with it.", ErrStoppedBy)
-	case f.Recovered:
+	case f.Recovered && len(end.Foreign) == 0:
 		return lost("The controller died, and the container then ended without a report: how the program ended is not known.", ErrUnwatched)
 	case len(end.Foreign) > 0 || end.ForeignErr != nil:
 		v := lost("Somebody else killed the container through the engine ("+strings.Join(end.Foreign, ", ")+

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,6 +53,18 @@ func TestDecide(t *testing.T) {
 	foreign := func(signals ...string) func(*Evidence) { return func(f *Evidence) { f.End.Foreign = signals } }
 	goes := func(f *Evidence) { f.EngineGone = true }
 	away := func(f *Evidence) { f.End.Interrupted = true }
+	// The engine's own signals are not foreign; whether it sent one may not be known any more.
+	unsure := func(f *Evidence) { f.End.Interrupted, f.End.Cause, f.End.ForeignErr = true, engine.BySignal, gone }
+	took := func(seconds int) func(*Evidence) {
+		return func(f *Evidence) { f.Limit, f.End.Duration = 15*time.Second, time.Duration(seconds)*time.Second }
+	}
+	// The controller's own timer fires when it has not heard of an end.
+	timer := func(f *Evidence) { f.Stop, f.Requested = StopTimeout, []engine.Signal{engine.Kill, engine.Abort} }
+	frozen := func(f *Evidence) { f.Limit, f.End.Frozen = 15*time.Second, 5*time.Second }
+	hiccup := func(f *Evidence) { f.Limit, f.End.Frozen = time.Hour, 2*time.Second }
+	lacks := func(verdict result.Share) func(*Evidence) {
+		return func(f *Evidence) { f.Shortage = &result.Contention{Verdict: verdict} }
+	}
 	for name, test := range map[string]struct {
 		facts        Evidence
 		status       result.Status
@@ -108,7 +121,8 @@ func TestDecide(t *testing.T) {
 		"a signal that did nothing": {exited(0, foreign("10")), result.StatusExited, result.FaultNone, 0, 0},
 		"crashed before the signal": {died(11, foreign("15")), result.StatusSignaled, result.FaultProgram, 139, 11},
 		"the engine stopped it":     {died(15, asked, goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
-		"stopped during an outage":  {died(15, asked, away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"stopped during an outage":  {died(15, asked, away), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"... perhaps by the engine": {died(15, unsure), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"ended as the engine went":  {exited(3, goes), result.StatusExited, result.FaultProgram, 3, 0},
 		"ended during an outage":    {exited(3, away, whole), result.StatusExited, result.FaultProgram, 3, 0},
 		"... well":                  {exited(0, away, whole), result.StatusExited, result.FaultNone, 0, 0},
@@ -116,7 +130,8 @@ func TestDecide(t *testing.T) {
 		"... badly":                 {exited(3, away), result.StatusExited, result.FaultEnvironment, 3, 0},
 		"... for memory":            {died(9, oom, away), result.StatusOutOfMemory, result.FaultProgram, 137, 9},
 		"... at its limit":          {exited(0, away, deadline), result.StatusTimedOut, result.FaultProgram, -1, 0},
-		"handles a foreign SIGTERM": {exited(0, asked, away, whole), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"handles a foreign SIGTERM": {exited(0, asked, away, whole), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"... perhaps the engine's":  {exited(0, unsure, whole), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"restarted by somebody":     {exited(0, asked, restart), result.StatusSignaled, result.FaultOperator, 143, 15},
 		"restarted and killed":      {died(9, asked, restart), result.StatusSignaled, result.FaultOperator, 137, 9},
 
@@ -129,7 +144,7 @@ func TestDecide(t *testing.T) {
 		"7 without a report":         {with(engine.End{ExitCode: 7}, nil), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"killed before its job": {Evidence{End: engine.End{ExitCode: 137, NoJob: true, Foreign: []string{"SIGKILL"}}},
 			result.StatusStartFailed, result.FaultOperator, -1, 0},
-		"the engine stops before the job": {Evidence{End: engine.End{ExitCode: 143, NoJob: true, Interrupted: true, Foreign: []string{"SIGTERM"}}},
+		"the engine stops before the job": {Evidence{EngineGone: true, End: engine.End{ExitCode: 143, NoJob: true, Interrupted: true, Foreign: []string{"SIGTERM"}}},
 			result.StatusStartFailed, result.FaultEnvironment, -1, 0},
 		"killed, perhaps before its job": {Evidence{End: engine.End{ExitCode: 137, Foreign: []string{"SIGKILL"}}},
 			result.StatusEngineLost, result.FaultOperator, -1, 0},
@@ -140,6 +155,27 @@ func TestDecide(t *testing.T) {
 		"init killed by the engine":    {silent(foreign("9"), goes), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"init killed during an outage": {silent(away), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
 		"init killed while canceling":  {silent(stop(StopCanceled)), result.StatusCanceled, result.FaultOperator, 137, 0},
+
+		"timer after its own end":          {exited(3, timer, away, whole, took(4)), result.StatusExited, result.FaultProgram, 3, 0},
+		"... after a foreign SIGTERM":      {died(15, asked, timer, away, took(4)), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"... of which nothing is known":    {died(15, unsure, timer, took(4)), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"... that it handled at the limit": {exited(0, asked, timer, away, whole, took(16)), result.StatusSignaled, result.FaultOperator, 143, 15},
+		"... after a foreign SIGKILL":      {silent(foreign("SIGKILL"), timer, away, took(4)), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"... at an unknown time":           {silent(foreign("SIGKILL"), timer, away, took(40)), result.StatusEngineLost, result.FaultOperator, -1, 0},
+		"... after an end in an outage":    {silent(timer, away, took(40)), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"... after init was killed":        {silent(timer, took(4)), result.StatusEngineLost, result.FaultEnvironment, -1, 0},
+		"... and init had kept the limit":  {died(15, deadline, timer, away, took(15)), result.StatusTimedOut, result.FaultProgram, -1, 15},
+		"... and init had to be killed":    {silent(timer, took(30)), result.StatusTimedOut, result.FaultProgram, -1, 9},
+		"... and init obeyed us":           {died(9, timer, took(30), func(f *Evidence) { f.End.Cause = engine.BySignal }), result.StatusTimedOut, result.FaultProgram, -1, 9},
+
+		"frozen until its limit":      {died(15, deadline, frozen), result.StatusTimedOut, result.FaultOperator, -1, 15},
+		"... and beyond":              {died(9, timer, took(30), frozen, func(f *Evidence) { f.End.Cause = engine.BySignal }), result.StatusTimedOut, result.FaultOperator, -1, 9},
+		"... and killed by us":        {silent(timer, took(30), frozen), result.StatusTimedOut, result.FaultOperator, -1, 9},
+		"frozen for a moment":         {died(15, deadline, hiccup), result.StatusTimedOut, result.FaultProgram, -1, 15},
+		"frozen, then well":           {exited(0, frozen), result.StatusExited, result.FaultNone, 0, 0},
+		"starved until its limit":     {died(15, deadline, lacks(result.Starved)), result.StatusTimedOut, result.FaultEnvironment, -1, 15},
+		"a busy machine is no reason": {died(15, deadline, lacks(result.Busy)), result.StatusTimedOut, result.FaultProgram, -1, 15},
+		"starved, then its own end":   {exited(3, lacks(result.Starved)), result.StatusExited, result.FaultProgram, 3, 0},
 
 		"not found":           {failed(engine.StageExec, syscall.ENOENT), result.StatusStartFailed, result.FaultOperator, 127, 0},
 		"below a file":        {failed(engine.StageExec, syscall.ENOTDIR), result.StatusStartFailed, result.FaultOperator, 127, 0},

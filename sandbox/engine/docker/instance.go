@@ -51,8 +51,8 @@ type instance struct {
 	// says that another one has taken its place.
 	pid       int
 	restarted bool
-	// sent holds the names of the signals that evalbox sent.
-	sent map[string]bool
+	// sent counts the signals that evalbox sent, by name, without those that the engine refused.
+	sent map[string]int
 	// lost says that the current connection broke; interrupted says that any connection
 	// ever did.
 	lost, interrupted bool
@@ -124,17 +124,26 @@ var signalNames = map[engine.Signal]string{engine.Stop: "SIGTERM", engine.Kill: 
 // Signal implements [engine.Container].
 func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	name := signalNames[how]
-	c.mu.Lock()
-	if c.sent == nil {
-		c.sent = map[string]bool{}
+	count := func(n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.sent == nil {
+			c.sent = map[string]int{}
+		}
+		if c.sent[name] += n; c.sent[name] == 0 {
+			delete(c.sent, name)
+		}
 	}
-	c.sent[name] = true
-	c.mu.Unlock()
+	count(1)
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	err := c.engine.api.ContainerKill(ctx, c.id, name)
-	if err == nil || errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
+	if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
 		// A conflict means that the container is not running (any more).
+		count(-1)
+		return nil
+	}
+	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("sending %s to container %.12s: %w", name, c.id, engineError(ctx, err))

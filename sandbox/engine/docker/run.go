@@ -34,7 +34,7 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	order := engine.WireJob(job, c.workDir, c.nonce, oomScore)
+	order := engine.WireJob(job, c.workDir, c.nonce, oomScore, c.Ready())
 	order.ToWaiter = c.preloads
 	frame, err := order.Encode()
 	if err != nil {
@@ -246,7 +246,7 @@ func (c *instance) silent(ctx context.Context, now state, line *line) engine.End
 	} else if end.Duration = end.FinishedAt.Sub(end.StartedAt); end.Duration < 0 || end.Duration > took {
 		end.Duration = took // the engine's clock was stepped, or the end was not seen
 	}
-	end.Foreign, end.ForeignErr = c.foreign(ctx, now.finished)
+	end.Foreign, end.Frozen, end.ForeignErr = c.foreign(ctx, now.finished)
 	return end
 }
 
@@ -259,7 +259,7 @@ func (c *instance) isUnanswered(now state, line *line) bool {
 // reported translates the report of init.
 func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine.End {
 	c.mu.Lock()
-	interrupted, sent, opened := c.interrupted || cut, len(c.sent) > 0, c.opened
+	interrupted, stopped, sent, opened := c.interrupted || cut, c.sent["SIGTERM"] > 0, len(c.sent) > 0, c.opened
 	whole := c.line.whole() && c.stdout.whole() && c.stderr.whole()
 	restarted := c.restarted
 	c.mu.Unlock()
@@ -268,22 +268,22 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 	if c.preloads || opened { // an opened container does not know its class
 		end.NotPreloaded = r.Waiter.WhyNot()
 	}
-	if end.Cause == engine.BySignal && !sent {
+	if end.Cause == engine.BySignal && !stopped {
 		// The kernel can lose the sender of a signal, so a program can make its own
 		// signal look foreign to init. The engine's events cannot be forged, but they can be
 		// incomplete: then init decides.
-		end.Foreign, end.ForeignErr = c.foreign(ctx, r.Finished)
-		if opened && c.endedWithEngine(ctx, r.Finished, len(end.Foreign) > 0) {
-			end.Interrupted = true
-			return end
-		}
-		if end.ForeignErr == nil && (interrupted || isStepped(r.Finished.Sub(r.Started), r.Wall)) {
+		end.Foreign, _, end.ForeignErr = c.foreign(ctx, r.Finished)
+		if end.ForeignErr == nil && isStepped(r.Finished.Sub(r.Started), r.Wall) {
 			end.ForeignErr = errForgotten
 		}
 		obeyed := slices.Contains(end.Foreign, "SIGTERM") || slices.Contains(end.Foreign, "SIGUSR1")
-		if !obeyed && end.ForeignErr == nil {
+		if !obeyed && !sent && end.ForeignErr == nil {
 			end.Cause = engine.ByItself
 		}
+	}
+	if r.Share.Gap > 0 && !r.Share.Known {
+		_, frozen, _ := c.foreign(ctx, r.Finished) // without an answer it counts as time that init waited
+		end.Frozen = min(frozen, r.Share.Gap)
 	}
 	return end
 }
@@ -301,52 +301,81 @@ const (
 // isStepped reports whether a wall clock was stepped while a monotonic one went on.
 func isStepped(wall, monotonic time.Duration) bool { return (wall - monotonic).Abs() > eventSlack }
 
-// foreign lists signals that others sent to the container through the engine. A daemon that is
-// stopped sends SIGTERM to every container, and so does `docker stop`: both leave an event. A
-// signal from the program itself leaves none. Events of all times are asked for, because a clock
-// may be stepped; finished is when the container or its program ended, by the engine's clock.
+// foreign lists the signals that others sent to the container through the engine, and says how long
+// the container was frozen. `docker stop` leaves an event; a signal from the program itself leaves
+// none. Events of all times are asked for, because a clock may be stepped; finished is when the
+// container or its program ended, by the engine's clock.
 //
-// The engine only keeps its last few hundred events. If the start of a container that was opened
-// again is not among them, a signal may be missing as well.
-func (c *instance) foreign(ctx context.Context, finished time.Time) ([]string, error) {
+// The engine only keeps its last few hundred events, and those of its own process. If it may be
+// another process than the one that started the container, and the start is not among them, a
+// signal may be missing, or may be the engine's own: an engine that is stopped, and one that finds a
+// container of its predecessor, stop it, unless the engine is configured to keep its containers.
+func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []string, frozen time.Duration, err error) {
 	now := time.Now()
 	c.mu.Lock()
-	sent, began, forgotten := maps.Clone(c.sent), c.began, c.opened
+	sent, began, forgotten := maps.Clone(c.sent), c.began, c.opened || c.interrupted
 	c.mu.Unlock()
 	if finished.IsZero() || dockerhost.IsLocal(c.engine.api.DaemonHost()) {
 		finished = now // the same clock, and an answer can be wrong
 	}
+	var paused time.Time
+	seen := map[string]int{}
+	filter := filters.NewArgs(filters.Arg("container", c.id), filters.Arg("event", "start"), filters.Arg("event", "kill"),
+		filters.Arg("event", "pause"), filters.Arg("event", "unpause"))
+	err = c.events(ctx, finished, filter, func(message events.Message) error {
+		at := time.Unix(0, message.TimeNano)
+		switch {
+		case message.Actor.ID != c.id:
+			return errNonsense
+		case message.Action == events.ActionStart:
+			forgotten = false
+		case message.Action == events.ActionPause:
+			paused = at
+		case message.Action == events.ActionUnPause && !paused.IsZero():
+			frozen, paused = frozen+at.Sub(paused), time.Time{}
+		case message.Action == events.ActionUnPause:
+		case message.Action == events.ActionKill:
+			name := signalName(message.Actor.Attributes["signal"])
+			if seen[name]++; seen[name] > sent[name] {
+				signals = append(signals, name)
+			}
+		default:
+			return errNonsense
+		}
+		return nil
+	})
+	if !paused.IsZero() {
+		frozen += finished.Sub(paused)
+	}
+	signals = slices.Compact(signals)
+	stepped := !began.IsZero() && isStepped(now.Round(0).Sub(began.Round(0)), now.Sub(began))
+	switch {
+	case err != nil:
+		return signals, frozen, fmt.Errorf("asking for events of container %.12s: %w", c.id, err)
+	case forgotten && c.isSuccessors(ctx, finished, len(signals) > 0):
+		return nil, frozen, errForgotten
+	case len(signals) == 0 && (forgotten || stepped):
+		return nil, frozen, errForgotten
+	}
+	return signals, max(frozen, 0), nil
+}
+
+// events passes the engine's events up to a time on to a function.
+func (c *instance) events(ctx context.Context, until time.Time, filter filters.Args, each func(events.Message) error) error {
 	ctx, cancel := callContext(context.WithoutCancel(ctx), foreignTimeout)
 	defer cancel()
-	messages, errs := c.engine.api.Events(ctx, events.ListOptions{
-		Since:   "1",
-		Until:   eventTime(finished.Add(eventSlack)),
-		Filters: filters.NewArgs(filters.Arg("container", c.id), filters.Arg("event", "start"), filters.Arg("event", "kill")),
-	})
-	var signals []string
+	messages, errs := c.engine.api.Events(ctx, events.ListOptions{Since: "1", Until: eventTime(until.Add(eventSlack)), Filters: filter})
 	for {
 		select {
 		case message := <-messages:
-			if message.Action != events.ActionKill && message.Action != events.ActionStart || message.Actor.ID != c.id {
-				return signals, fmt.Errorf("asking for events of container %.12s: %w", c.id, errNonsense)
-			}
-			if message.Action == events.ActionStart {
-				forgotten = false
-				continue
-			}
-			if name := signalName(message.Actor.Attributes["signal"]); !sent[name] {
-				signals = append(signals, name)
+			if err := each(message); err != nil {
+				return err
 			}
 		case err := <-errs:
 			if err == io.EOF { //nolint:errorlint // a wrapped EOF is not a complete answer
-				err = nil
-				stepped := !began.IsZero() && isStepped(now.Round(0).Sub(began.Round(0)), now.Sub(began))
-				if len(signals) == 0 && (forgotten || stepped) {
-					err = errForgotten
-				}
-				return slices.Compact(signals), err
+				return nil
 			}
-			return signals, fmt.Errorf("asking for events of container %.12s: %w", c.id, engineError(ctx, err))
+			return engineError(ctx, err)
 		}
 	}
 }
@@ -354,33 +383,20 @@ func (c *instance) foreign(ctx context.Context, finished time.Time) ([]string, e
 // eventsKept is the number of events that an engine remembers.
 const eventsKept = 256
 
-// endedWithEngine reports whether the engine was restarted since it started the container, while
-// nobody watched, and a signal to the container is its own or may be: an engine that finds a
-// container of its predecessor stops it, as one that is stopped does, unless it is configured to
-// keep its containers. finished is when the program ended, by the engine's clock; signaled says
-// that this engine remembers a signal.
-func (c *instance) endedWithEngine(ctx context.Context, finished time.Time, signaled bool) bool {
-	if dockerhost.IsLocal(c.engine.api.DaemonHost()) {
-		finished = time.Now() // the same clock, and it may have been stepped
+// isSuccessors reports whether another process of the engine started the container than the present
+// one, which does not remember the start, and whether a signal to the container is its own or may
+// be. signaled says that the present process remembers a signal.
+func (c *instance) isSuccessors(ctx context.Context, finished time.Time, signaled bool) bool {
+	count := 0
+	err := c.events(ctx, finished, filters.Args{}, func(events.Message) error {
+		count++
+		return nil
+	})
+	if err != nil || count >= eventsKept {
+		return false
 	}
-	ctx, cancel := callContext(context.WithoutCancel(ctx), foreignTimeout)
-	defer cancel()
-	messages, errs := c.engine.api.Events(ctx, events.ListOptions{Since: "1", Until: eventTime(finished.Add(eventSlack))})
-	for count := 0; ; {
-		select {
-		case message := <-messages:
-			count++
-			if message.Action == events.ActionStart && message.Actor.ID == c.id {
-				return false
-			}
-		case err := <-errs:
-			if err != io.EOF || count >= eventsKept { //nolint:errorlint // a wrapped EOF is not a complete answer
-				return false
-			}
-			info, err := c.engine.api.Info(ctx)
-			return err == nil && !(signaled && info.LiveRestoreEnabled)
-		}
-	}
+	info, err := c.engine.api.Info(ctx)
+	return err == nil && !(signaled && info.LiveRestoreEnabled)
 }
 
 // eventTime formats a time for the events call.

@@ -44,7 +44,7 @@ func TestForeignSignalsOfAnEngineThatGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newInstance(fakeDaemon(t, test.handle), "c1", wire.Nonce{})
-			signals, err := c.foreign(t.Context(), time.Now())
+			signals, _, err := c.foreign(t.Context(), time.Now())
 			require.Equal(t, test.want, signals)
 			require.Equal(t, test.lost, isLoss(err), "%v", err)
 			require.Equal(t, test.lost, err != nil)
@@ -107,7 +107,8 @@ func TestEndedWithEngine(t *testing.T) {
 			c.line = &line{receiver: wire.Resume(wire.Nonce{}, c.stdout, c.stderr)}
 			end := c.reported(t.Context(), wire.Report{Kind: wire.Exited, Stop: wire.StopTerm, Started: time.Now(), Finished: time.Now()}, false)
 			require.Equal(t, engine.BySignal, end.Cause)
-			require.Equal(t, test.want, end.Interrupted)
+			require.Equal(t, test.want, len(end.Foreign) == 0, "%q", end.Foreign)
+			require.Equal(t, test.want, end.ForeignErr != nil, "%v", end.ForeignErr)
 		})
 	}
 }
@@ -242,7 +243,7 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 		},
 		"list volumes": func(ctx context.Context, e *adapter) error { _, err := e.Volumes(ctx); return err },
 		"signals sent": func(ctx context.Context, e *adapter) error {
-			_, err := newInstance(e, "c1", wire.Nonce{}).foreign(ctx, time.Now())
+			_, _, err := newInstance(e, "c1", wire.Nonce{}).foreign(ctx, time.Now())
 			return err
 		},
 	} {

@@ -275,7 +275,7 @@ func (c *instance) Start(ctx context.Context, job spec.Job, streams engine.Strea
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	order := engine.WireJob(job, c.class.WorkDir, c.nonce, oomScore)
+	order := engine.WireJob(job, c.class.WorkDir, c.nonce, oomScore, c.Ready())
 	order.ToWaiter = c.preloads
 	order.Rlimits = append(rlimits(c.class), order.Rlimits...)
 	frame, err := order.Encode()

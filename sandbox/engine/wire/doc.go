@@ -51,7 +51,9 @@
 //	                             a WAIT: the waiting process 14 (cause, wait status or stage, errno,
 //	                             4 bytes each, its text), repeated counter 15 of before the job,
 //	                             what was left in the scratch directory 16 (files, bytes, 8 bytes
-//	                             each, complete, zero, 4 each), repeated path 17 of such a file
+//	                             each, complete, zero, 4 each), repeated path 17 of such a file, ns
+//	                             that threads ran, waited and lacked 18 (8 bytes each; only if the
+//	                             kernel counts them), ns in which nothing ran 19 (only if any)
 //	REFUSED   4                  reason code 1, text 2
 //	WAITING   5  at most 128 KiB repeated counter 1, newline 2
 //	JOB      16  at most 4 MiB   nonce 1, repeated argument 2, repeated NAME=value 3, directory 4,
@@ -61,7 +63,8 @@
 //	                             10 (port, connections, 4 zero bytes, path of the socket), soft
 //	                             signal 11 (ms before the deadline, 8 bytes; signal, zero, 4 each),
 //	                             orphan limit ms 12 (8 bytes), name of the deadline variable 13,
-//	                             scratch directory 15, repeated "path\0target" of a link 16
+//	                             scratch directory 15, repeated "path\0target" of a link 16,
+//	                             thousandths of processors 17 (8 bytes)
 //	INPUT    17  at most 64 KiB
 //	BYE      18  empty
 //	WAIT     19  at most 4 MiB   the fields 2, 3, 4, 5 (until it must be ready), 8 and 9 of a JOB,

@@ -312,6 +312,7 @@ func TestRefusedJobs(t *testing.T) {
 		"flag":              {with(field(9, "\x08\x00\x00\x00")), "unknown flag"},
 		"file of a waiter":  {with(field(14, "x")), "unknown field"},
 		"OOM score":         {with(field(8, "\xff\xff\xff\x7f")), "OOM score"},
+		"no processors":     {with(field(17, strings.Repeat("\x00", 8))), "bad number of processors"},
 		"relay":             {with(field(10, "\x50\x00\x01\x00\x00\x00\x00\x00")), "bad relay"},
 	}
 	for name, test := range tests {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"syscall"
@@ -72,6 +73,9 @@ type Job struct {
 	Scratch string
 	// OOMScoreAdj is oom_score_adj of proc(5); 0 inherits init's.
 	OOMScoreAdj int
+	// Processors is how many processors the container may use, for [Share.Lacked]; 0 for those of
+	// the machine.
+	Processors float64
 	// NoFork forbids new processes; Stdin says that INPUT frames follow.
 	NoFork, Stdin bool
 	// ToWaiter says that the waiting process of [Wait] becomes the program, if it can.
@@ -148,6 +152,10 @@ func (j Job) Encode() ([]byte, error) {
 	}
 	for _, a := range j.Aliases {
 		p = appendField(p, 16, []byte(a.Path+"\x00"+a.Target))
+	}
+	if j.Processors > 0 {
+		thousandths := min(max(uint64(j.Processors*1000), 1), math.MaxUint32)
+		p = appendField(p, 17, binary.LittleEndian.AppendUint64(nil, thousandths))
 	}
 	if len(p) > maxJob {
 		return nil, fmt.Errorf("a job of %d bytes: at most %d are possible", len(p), maxJob)

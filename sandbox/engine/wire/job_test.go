@@ -20,7 +20,7 @@ func decodeJob(payload []byte) (Job, error) {
 	var j Job
 	seen := map[uint16]bool{}
 	le := binary.LittleEndian
-	sizes := map[uint16]int{1: nonceSize, 5: 8, 6: 8, 7: 24, 8: 4, 9: 4, 11: 16, 12: 8}
+	sizes := map[uint16]int{1: nonceSize, 5: 8, 6: 8, 7: 24, 8: 4, 9: 4, 11: 16, 12: 8, 17: 8}
 	duration := func(v []byte) (time.Duration, error) {
 		ms := le.Uint64(v)
 		if ms >= 1<<40 {
@@ -29,7 +29,7 @@ func decodeJob(payload []byte) (Job, error) {
 		return time.Duration(ms) * time.Millisecond, nil
 	}
 	for tag, value := range fields(payload) {
-		if size, fixed := sizes[tag]; fixed && len(value) != size || tag == 0 || tag == 14 || tag > 16 || seen[tag] && tag != 2 && tag != 3 && tag != 7 && tag != 16 {
+		if size, fixed := sizes[tag]; fixed && len(value) != size || tag == 0 || tag == 14 || tag > 17 || seen[tag] && tag != 2 && tag != 3 && tag != 7 && tag != 16 {
 			return j, errors.New("field")
 		}
 		seen[tag] = true
@@ -86,6 +86,12 @@ func decodeJob(payload []byte) (Job, error) {
 		case 16:
 			path, target, _ := strings.Cut(string(value), "\x00")
 			j.Aliases = append(j.Aliases, Alias{path, target})
+		case 17:
+			thousandths := le.Uint64(value)
+			j.Processors = float64(thousandths) / 1000
+			if thousandths == 0 || thousandths > math.MaxUint32 {
+				err = errors.New("processors")
+			}
 		}
 		if err != nil {
 			return j, err
@@ -102,7 +108,7 @@ func TestJobRoundTrip(t *testing.T) {
 		"least": {Args: []string{"true"}, Dir: "/"},
 		"all": {Nonce: NewNonce(), Args: []string{"a", "", "b c"}, Env: []string{"A=1", "B==", "C="}, Dir: "/x", Timeout: time.Second, Grace: time.Millisecond,
 			SoftLead: 999 * time.Millisecond, SoftSignal: 64, OrphanLimit: time.Hour, DeadlineVar: "D", Scratch: "/x", Aliases: []Alias{{"/x/a", "final"}, {"/y", "."}},
-			Rlimits: []Rlimit{{1, 2, 3}, {15, math.MaxUint64, math.MaxUint64}}, OOMScoreAdj: -7, NoFork: true, Stdin: true, Relay: &Relay{80, 3, "/sock"}},
+			Rlimits: []Rlimit{{1, 2, 3}, {15, math.MaxUint64, math.MaxUint64}}, OOMScoreAdj: -7, NoFork: true, Stdin: true, Processors: 1.5, Relay: &Relay{80, 3, "/sock"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			frame, err := job.Encode()

@@ -55,6 +55,7 @@ type Report struct {
 	// Abandoned reports whether the controller had disconnected before the end.
 	Abandoned bool
 	Usage     Usage
+	Share     Share
 	// Waiter is nil if no process waited for the job.
 	Waiter *Waiter
 	// Left is nil if the job had no [Job.Scratch], or its program did not start.
@@ -82,6 +83,24 @@ type Usage struct {
 	// Source is "cgroup v1", "cgroup v2", or "rusage", which covers only the main process and
 	// the children that it waited for.
 	Source string
+}
+
+// Share is what the threads of a program got of the processors. All times add up over threads.
+type Share struct {
+	// Known says that the kernel counts how long a thread waits; Ran, Waited and Lacked are 0
+	// otherwise. They lack less than a second of each thread that ended before the program.
+	Known bool
+	// Ran is how long they ran, Waited how long they could have run and had no processor.
+	Ran, Waited time.Duration
+	// Lacked is the part of Waited that the program could have used within its limit of
+	// processors, each second by itself: threads that wait for each other lack nothing.
+	Lacked time.Duration
+	// Gap is the time in which not even init ran: the container was frozen. If Known is not set,
+	// init may have waited for a processor instead.
+	Gap time.Duration
+	// Throttled is how long the CPU limit of the container held it back. Pressure is how long at
+	// least one thread waited (PSI); 0 on cgroup v1. Both come from the control group.
+	Throttled, Pressure time.Duration
 }
 
 // Stage is the step at which a start failed.
@@ -118,6 +137,8 @@ func parseReport(payload []byte) (Report, error) {
 		r.Usage = usage
 		r.Usage.CPU, r.Usage.OOMKills = max(usage.CPU-was.CPU, 0), max(usage.OOMKills-was.OOMKills, 0)
 	}
+	r.Share.Throttled = max(throttled(files)-throttled(before), 0)
+	r.Share.Pressure = max(pressure(files)-pressure(before), 0)
 	return r, nil
 }
 
@@ -182,6 +203,15 @@ func (r *Report) setRest(tag uint16, value []byte, files, before map[string]stri
 		if ok = r.Left != nil && len(r.Left.Names) < 5 && len(value) > 0 && len(value) <= 512; ok {
 			r.Left.Names = append(r.Left.Names, string(value))
 		}
+	case 18:
+		if ok = len(value) == 24; ok {
+			r.Share.Known = true
+			r.Share.Ran, r.Share.Waited, r.Share.Lacked = nanoseconds(value), nanoseconds(value[8:]), nanoseconds(value[16:])
+		}
+	case 19:
+		if ok = len(value) == 8; ok {
+			r.Share.Gap = nanoseconds(value)
+		}
 	case 10:
 		if ok = len(value) == 16; ok {
 			r.Started, r.Finished = instant(le.Uint64(value)), instant(le.Uint64(value[8:]))
@@ -202,28 +232,56 @@ func addFile(files map[string]string, value []byte) bool {
 // positive is a number that is at most the largest int64.
 func positive(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
+// nanoseconds reads a duration.
+func nanoseconds(value []byte) time.Duration {
+	return time.Duration(positive(binary.LittleEndian.Uint64(value)))
+}
+
 // instant converts nanoseconds since 1970.
 func instant(ns uint64) time.Time { return time.Unix(0, int64(ns&(1<<63-1))).UTC() }
 
 // Errno returns the error of a program that was not started.
 func (r Report) Errno() syscall.Errno { return syscall.Errno(r.Value) }
 
+// cgroupRoot is where a container has its control group.
+const cgroupRoot = "/sys/fs/cgroup/"
+
+// counterOf returns a number in the lines of a file; 0 if it is not there, or not a number.
+func counterOf(files map[string]string, name, field string) int64 {
+	for line := range strings.Lines(files[cgroupRoot+name]) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && key == field {
+			n, _ := strconv.ParseInt(value, 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// throttled returns how long the CPU limit has held a container back.
+func throttled(files map[string]string) time.Duration {
+	ns := max(counterOf(files, "cpu/cpu.stat", "throttled_time"), counterOf(files, "cpu,cpuacct/cpu.stat", "throttled_time"))
+	return time.Duration(ns) + time.Duration(counterOf(files, "cpu.stat", "throttled_usec"))*time.Microsecond
+}
+
+// pressure returns for how long at least one thread has waited for a processor:
+// "some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS".
+func pressure(files map[string]string) time.Duration {
+	for line := range strings.Lines(files[cgroupRoot+"cpu.pressure"]) {
+		if _, total, ok := strings.Cut(strings.TrimSpace(line), " total="); ok && strings.HasPrefix(line, "some ") {
+			us, _ := strconv.ParseInt(total, 10, 64) // 0 if it is not a number
+			return time.Duration(us) * time.Microsecond
+		}
+	}
+	return 0
+}
+
 // counters parses the cgroup counters, of either version.
 func counters(files map[string]string) (Usage, bool) {
-	const root = "/sys/fs/cgroup/"
 	number := func(name string) (int64, bool) {
-		n, err := strconv.ParseInt(files[root+name], 10, 64)
+		n, err := strconv.ParseInt(files[cgroupRoot+name], 10, 64)
 		return n, err == nil
 	}
-	line := func(name, field string) int64 {
-		for line := range strings.Lines(files[root+name]) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && key == field {
-				n, _ := strconv.ParseInt(value, 10, 64) // 0 if it is not a number
-				return n
-			}
-		}
-		return 0
-	}
+	line := func(name, field string) int64 { return counterOf(files, name, field) }
 	if peak, v1 := number("memory/memory.max_usage_in_bytes"); v1 {
 		cpu, ok := number("cpuacct/cpuacct.usage")
 		if !ok {
@@ -231,7 +289,7 @@ func counters(files map[string]string) (Usage, bool) {
 		}
 		return Usage{CPU: time.Duration(cpu), PeakMemory: peak, OOMKills: line("memory/memory.oom_control", "oom_kill"), Source: "cgroup v1"}, ok
 	}
-	if _, v2 := files[root+"cpu.stat"]; v2 {
+	if _, v2 := files[cgroupRoot+"cpu.stat"]; v2 {
 		peak, ok := number("memory.peak")
 		if !ok { // before Linux 5.19
 			peak, ok = number("memory.current")

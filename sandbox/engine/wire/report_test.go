@@ -44,11 +44,14 @@ func TestParseReport(t *testing.T) {
 	p = appendField(p, 11, word(1))
 	p = appendField(p, 12, word(7))
 	p = appendField(p, 13, words(uint64(3*time.Second)))
+	p = appendField(p, 18, words(1, 2, 3))
+	p = appendField(p, 19, words(uint64(time.Second)))
 	r, err := parseReport(appendField(p, 99, []byte("of a later version")))
 	require.NoError(t, err)
 	assert.Equal(t, Report{
 		Kind: NotStarted, Value: 1, Stage: 2, Resource: 7, Wall: 2 * time.Second, Started: time.Unix(5, 0).UTC(), Finished: time.Unix(7, 0).UTC(),
 		Stop: StopDeadline, SoftAfter: 3 * time.Second, Escalated: true, ProcessesLeft: 4, Abandoned: true, Usage: Usage{CPU: 1500 * time.Millisecond, PeakMemory: 2 << 20, Source: "rusage"},
+		Share: Share{Known: true, Ran: 1, Waited: 2, Lacked: 3, Gap: time.Second},
 	}, r)
 	assert.Equal(t, syscall.Errno(1), r.Errno())
 	assert.Equal(t, "rlimit", r.Stage.String())
@@ -68,6 +71,8 @@ func TestParseReportErrors(t *testing.T) {
 		"soft backwards":     reportWith(appendField(nil, 13, words(1<<63))),
 		"a cut field":        reportWith([]byte{9, 0, 0, 0, 1, 0, 0, 0}),
 		"a short flag":       reportWith(appendField(nil, 7, []byte{1})),
+		"a short share":      reportWith(appendField(nil, 18, words(1, 2))),
+		"a short gap":        reportWith(appendField(nil, 19, []byte{1})),
 		"a nameless file":    reportWith(appendField(nil, 9, []byte("x"))),
 		"one time":           reportWith(appendField(nil, 10, make([]byte, 8))),
 		"time backwards":     appendField(appendField(appendField(nil, 1, []byte{1, 0, 0, 0}), 2, make([]byte, 4)), 4, words(1<<63)),
@@ -107,6 +112,32 @@ func TestCounters(t *testing.T) {
 	}
 }
 
+// TestPressure: what the program lacked while its interpreter waited for it is not its own.
+func TestPressure(t *testing.T) {
+	before := func(name, content string) []byte {
+		return appendField(nil, 15, []byte("/sys/fs/cgroup/"+name+"\x00"+content))
+	}
+	for name, test := range map[string]struct {
+		files [][]byte
+		want  Share
+	}{
+		"version 1":         {[][]byte{counterFile("cpu/cpu.stat", "nr_throttled 3\nthrottled_time 1500\n")}, Share{Throttled: 1500}},
+		"version 1, joined": {[][]byte{counterFile("cpu,cpuacct/cpu.stat", "throttled_time 1500\n")}, Share{Throttled: 1500}},
+		"version 2": {[][]byte{counterFile("cpu.stat", "usage_usec 7\nthrottled_usec 5\n"),
+			counterFile("cpu.pressure", "some avg10=81.93 avg60=87.13 avg300=47.29 total=2004\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n")},
+			Share{Throttled: 5 * time.Microsecond, Pressure: 2004 * time.Microsecond}},
+		"since the job": {[][]byte{counterFile("cpu.pressure", "some total=7\n"), before("cpu.pressure", "some total=3\n"),
+			counterFile("cpu.stat", "throttled_usec 9\n"), before("cpu.stat", "throttled_usec 4\n")}, Share{Throttled: 5 * time.Microsecond, Pressure: 4 * time.Microsecond}},
+		"nonsense": {[][]byte{counterFile("cpu.pressure", "some total=lots\n"), counterFile("cpu/cpu.stat", "throttled_time -5\n")}, Share{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := parseReport(reportWith(test.files...))
+			require.NoError(t, err)
+			assert.Equal(t, test.want, r.Share)
+		})
+	}
+}
+
 func FuzzReport(f *testing.F) {
 	f.Add(reportPayload(1))
 	f.Add(reportWith(appendField(nil, 6, []byte{4, 0, 0, 0}), appendField(nil, 13, words(1))))
@@ -116,7 +147,8 @@ func FuzzReport(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.Kind < Exited || r.Kind > NotStarted || r.Wall < 0 || r.SoftAfter < 0 || r.Value < 0 || r.ProcessesLeft < 0 || r.Usage.CPU < 0 || r.Usage.PeakMemory < 0 || r.Usage.OOMKills < 0 {
+		if r.Kind < Exited || r.Kind > NotStarted || r.Wall < 0 || r.SoftAfter < 0 || r.Value < 0 || r.ProcessesLeft < 0 || r.Usage.CPU < 0 || r.Usage.PeakMemory < 0 || r.Usage.OOMKills < 0 ||
+			min(r.Share.Ran, r.Share.Waited, r.Share.Lacked, r.Share.Gap, r.Share.Throttled, r.Share.Pressure) < 0 {
 			t.Fatalf("%+v", r)
 		}
 	})

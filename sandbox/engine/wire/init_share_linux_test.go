@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// runPinned runs a job whose container may use one processor.
+func runPinned(t *testing.T, job Job) Report {
+	t.Helper()
+	c := tappedContainer(t, "taskset -c 0", func(r *Receiver) io.Writer { return r.Stdout() })
+	c.begin(job)
+	return c.end()
+}
+
+// spinBeside keeps a processor busy during a test.
+func spinBeside(t *testing.T, spinners int) {
+	t.Helper()
+	for range spinners {
+		cmd := exec.Command("taskset", "-c", "0", "sh", "-c", "while :; do :; done")
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			require.NoError(t, cmd.Process.Kill())
+			require.Error(t, cmd.Wait())
+		})
+	}
+}
+
+// TestShare: init says what a program lacked, not how little it used.
+func TestShare(t *testing.T) {
+	spinBeside(t, 6)
+	spin := "while :; do :; done"
+	limited := func(job Job) Job {
+		job.Timeout = 3 * time.Second
+		return job
+	}
+	t.Run("spins", func(t *testing.T) {
+		r := runPinned(t, limited(sh(spin)))
+		require.True(t, r.Share.Known)
+		assert.Greater(t, r.Share.Lacked, r.Share.Ran, "%+v", r.Share)
+		assert.Greater(t, r.Share.Lacked, r.Wall/2, "%+v", r.Share)
+		assert.InDelta(t, r.Wall.Seconds(), (r.Share.Ran + r.Share.Waited).Seconds(), 1, "%+v", r.Share)
+		assert.Zero(t, r.Share.Gap)
+	})
+	t.Run("sleeps", func(t *testing.T) {
+		r := runPinned(t, limited(sh("exec sleep 60")))
+		assert.Less(t, r.Share.Lacked, r.Wall/4, "%+v", r.Share)
+	})
+	t.Run("waits for itself", func(t *testing.T) {
+		r := runPinned(t, limited(sh(strings.Repeat("("+spin+") & ", 3)+spin)))
+		assert.Greater(t, r.Share.Waited, 2*r.Wall, "%+v", r.Share)
+		assert.LessOrEqual(t, r.Share.Lacked, r.Wall, "four loops can use one processor: %+v", r.Share)
+	})
+	t.Run("may use half a processor", func(t *testing.T) {
+		job := limited(sh(spin))
+		job.Processors = 0.1
+		r := runPinned(t, job)
+		assert.Less(t, r.Share.Lacked, r.Wall/10, "%+v", r.Share)
+	})
+	t.Run("ends at once", func(t *testing.T) {
+		r := runPinned(t, sh("true"))
+		assert.Positive(t, r.Share.Ran, "its last reading is made before it is reaped")
+	})
+}
+
+// TestGap: a container that stands still is not one that waits for a processor.
+func TestGap(t *testing.T) {
+	c := newContainer(t)
+	out, to := io.Pipe()
+	c.stdout = to
+	job := sh("echo on; while :; do sleep 0.1; done")
+	job.Timeout = 2 * time.Second
+	c.begin(job)
+	_, err := out.Read(make([]byte, 3))
+	require.NoError(t, err)
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGSTOP))
+	for state := ""; state != "T"; { // the test would not end otherwise
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+		require.NoError(t, err)
+		state = strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))[0]
+	}
+	<-time.After(5 * time.Second) // how long it stands still
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGCONT))
+	r := c.end()
+	assert.Equal(t, StopDeadline, r.Stop)
+	assert.Greater(t, r.Share.Gap, 2*time.Second, "of a time limit of 2s: %+v", r)
+	assert.Less(t, r.Share.Gap, r.Wall)
+}

@@ -1,0 +1,51 @@
+package outcome
+
+import (
+	"math"
+	"time"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine"
+)
+
+// A program is busy if it lacked busyShare of its time, and starved if it lacked starvedShare of its
+// time and got less than half of what it could have used.
+const (
+	busyShare    = 0.05
+	starvedShare = 0.25
+)
+
+// Contend judges what a program lacked of the processors; nil if that is not known. cpus is its CPU
+// limit in processors.
+func Contend(end engine.End, cpus float64) *result.Contention {
+	share, source := end.Share, "threads"
+	switch {
+	case !end.Reported:
+		return nil
+	case !share.Known && share.Pressure > 0:
+		// What the control group knows: that a thread waited, and what was left of its limit.
+		source = "cgroup v2 pressure"
+		unused := time.Duration(cpus*float64(end.Duration)) - end.Usage.CPU
+		share.Ran, share.Waited = end.Usage.CPU, share.Pressure
+		share.Lacked = max(min(share.Pressure, unused), 0)
+	case !share.Known:
+		return nil
+	}
+	c := result.Contention{
+		Verdict: result.Quiet, Source: source,
+		RanSeconds: seconds(share.Ran), WaitedSeconds: seconds(share.Waited), LackedSeconds: seconds(share.Lacked),
+		ThrottledSeconds: seconds(share.Throttled), FrozenSeconds: seconds(end.Frozen),
+	}
+	wall := end.Duration.Seconds()
+	switch lacked := share.Lacked.Seconds(); {
+	case wall <= 0:
+	case lacked >= starvedShare*wall && share.Lacked > share.Ran:
+		c.Verdict = result.Starved
+	case lacked >= busyShare*wall:
+		c.Verdict = result.Busy
+	}
+	return &c
+}
+
+// seconds rounds to milliseconds.
+func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
