@@ -178,6 +178,11 @@ func (a *run) removeNow(ctx context.Context) {
 	if a.spec.Job.Keep || a.nameTaken {
 		return
 	}
+	if errors.Is(a.evidence.Lost, outcome.ErrOtherEngine) {
+		a.left = true // where nobody can remove it now
+		a.warn.add("container %s is left behind on an engine that does not answer any more", a.spec.Job.ContainerName())
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
 	defer cancel()
 	if err := a.runner.engine.Remove(ctx, a.spec.Job.ContainerName()); err != nil {

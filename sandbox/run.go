@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalbox/evalbox/images"
@@ -209,6 +210,9 @@ type run struct {
 
 	// stopWatch ends the monitoring of the program's disk.
 	stopWatch context.CancelFunc
+	// unreached says that the engine could not be reached with the last request to end the run. It is
+	// false if the engine did not answer.
+	unreached atomic.Bool
 	// stops receives the first request to end the run.
 	stops chan outcome.StopReason
 

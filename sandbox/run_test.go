@@ -1044,6 +1044,75 @@ func TestContainerThatEndsWithoutAReport(t *testing.T) {
 	}
 }
 
+// TestAnotherEngineInItsPlace: a container that another engine does not have was removed by nobody.
+func TestAnotherEngineInItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		fake := enginetest.NewFake(nil)
+		fake.Program = func(p *enginetest.Program) int {
+			fake.Do(func(f *enginetest.Fake) { f.Facts.ID = "another" })
+			close(gate)
+			return outlasts(p)
+		}
+		fake.WaitErrs, fake.WaitGate = []error{engine.ErrNoContainer}, gate
+		r := newFakeRunner(t, fake)
+		res, err := r.Run(t.Context(), command("train"))
+		require.ErrorIs(t, err, outcome.ErrOtherEngine)
+		require.Equal(t, result.StatusEngineLost.String(), res.Status.String())
+		require.Equal(t, result.FaultEnvironment, res.Fault)
+		require.Contains(t, res.Explanation, "Another engine answers")
+		require.True(t, res.ContainerLeft)
+		require.True(t, r.store.IsOpen(res.ID), "somebody can remove it once its engine is back")
+	})
+}
+
+// TestEndWhileTheEngineWasAway: the timer of a controller that could not reach the engine fires long
+// after the end of the program, and ends nothing.
+func TestEndWhileTheEngineWasAway(t *testing.T) {
+	for name, test := range map[string]struct {
+		ends    func(p *enginetest.Program) int
+		foreign []string
+		unknown error
+		status  result.Status
+		fault   result.Fault
+		code    int
+	}{
+		"by itself":            {func(*enginetest.Program) int { return 3 }, nil, nil, result.StatusExited, result.FaultProgram, 3},
+		"at its limit":         {outlasts, nil, nil, result.StatusTimedOut, result.FaultProgram, -1},
+		"by SIGTERM":           {stopped, []string{"SIGTERM"}, nil, result.StatusSignaled, result.FaultOperator, 143},
+		"... of an old engine": {stopped, nil, errors.New("forgotten"), result.StatusEngineLost, result.FaultEnvironment, -1},
+		"by SIGKILL":           {func(p *enginetest.Program) int { p.KillInit(); return 0 }, []string{"SIGKILL"}, nil, result.StatusEngineLost, result.FaultOperator, -1},
+		"... of nobody known":  {func(p *enginetest.Program) int { p.KillInit(); return 0 }, nil, errors.New("forgotten"), result.StatusEngineLost, result.FaultEnvironment, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(nil)
+				fake.Program = func(p *enginetest.Program) int {
+					time.Sleep(time.Second)
+					fake.Break()
+					time.AfterFunc(50*time.Second, fake.Restore)
+					time.Sleep(2 * time.Second)
+					return test.ends(p)
+				}
+				fake.Foreign, fake.ForeignErr = test.foreign, test.unknown
+				r := newFakeRunner(t, fake)
+				req := command("train")
+				req.Limits.Timeout = 15 * time.Second
+				res, _ := r.Run(t.Context(), req)
+				require.Equal(t, test.status.String(), res.Status.String(), res.Explanation)
+				require.Equal(t, test.fault, res.Fault, res.Explanation)
+				require.Equal(t, test.code, res.ExitCode)
+			})
+		})
+	}
+}
+
+// stopped is the end of a program that got a signal from outside.
+func stopped(p *enginetest.Program) int {
+	p.End(func(end *engine.End) { end.Cause = engine.BySignal })
+	return enginetest.Died(15)
+}
+
 // awayAfterTheStart answers nothing but removals and waits once the job runs.
 func awayAfterTheStart(f *enginetest.Fake, err error) func(call, name string) error {
 	return func(call, _ string) error {

@@ -18,8 +18,9 @@ const (
 	// killRepeat is the interval at which a requested end is requested again until it is
 	// reported: a busy engine may lose a request.
 	killRepeat = 2 * time.Second
-	// killAttempts is the number of requests before the engine counts as lost.
-	killAttempts = 15
+	// killAttempts is the number of requests before the engine counts as lost: an engine that comes
+	// back within its time is heard.
+	killAttempts = int(engine.ReconnectBudget / killRepeat)
 )
 
 // supervise waits for the end of the program. The container's init enforces the time
@@ -54,7 +55,7 @@ func (a *run) supervise(ctx context.Context) {
 	for tries := 0; ; {
 		select {
 		case end := <-ends:
-			a.evidence.End, a.evidence.Lost = end.End, end.err
+			a.evidence.End, a.evidence.Lost = end.End, a.whereGone(ctx, end.err)
 			return
 		case reason := <-a.stops:
 			if reason == outcome.StopByRule {
@@ -82,18 +83,30 @@ func (a *run) supervise(ctx context.Context) {
 				<-ends // otherwise it might reconnect to the streams
 				return
 			}
-			switch tries {
-			case 1:
+			if tries == 1 {
 				ask(engine.Kill, killRepeat)
 				continue
-			case 2:
-			default:
+			}
+			if tries > 2 && !a.unreached.Load() {
 				// A stuck stream can block the kill itself.
 				a.container.Disconnect()
 			}
 			ask(engine.Abort, killRepeat)
 		}
 	}
+}
+
+// whereGone distinguishes a container that is gone from one that another engine does not have.
+func (a *run) whereGone(ctx context.Context, err error) error {
+	if !errors.Is(err, engine.ErrNoContainer) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
+	defer cancel()
+	if info, infoErr := a.runner.engine.Info(ctx); infoErr == nil && info.ID != a.info.ID {
+		return outcome.ErrOtherEngine
+	}
+	return err
 }
 
 // cancelReason says who ended ctx.
@@ -159,7 +172,9 @@ func (a *run) signal(ctx context.Context, how engine.Signal) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
 	go func() {
 		defer cancel()
-		if err := a.container.Signal(ctx, how); err != nil {
+		err := a.container.Signal(ctx, how)
+		a.unreached.Store(errors.Is(err, engine.ErrUnavailable) && ctx.Err() == nil)
+		if err != nil {
 			a.log.Debug("the request to end was not delivered", logError, err)
 		}
 	}()

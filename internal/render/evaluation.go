@@ -264,8 +264,9 @@ func Halving(r evaluate.HalvingReport) string {
 
 // A Sum counts the results of a batch.
 //
-// Stopped counts those of Failed that a stop rule ended.
-type Sum struct{ All, EndedWell, Failed, Stopped, Inconclusive, NotStarted int }
+// Stopped counts those of Failed that a stop rule ended, Starved those of Inconclusive that their time
+// limit ended while other work had starved them.
+type Sum struct{ All, EndedWell, Failed, Stopped, Inconclusive, Starved, NotStarted int }
 
 // BatchSum counts results; nil is a script that did not begin.
 func BatchSum(results []*evaluate.Result) Sum {
@@ -276,6 +277,9 @@ func BatchSum(results []*evaluate.Result) Sum {
 			s.NotStarted++
 		case !r.Conclusive():
 			s.Inconclusive++
+			if r.Run != nil && r.Run.Status == result.StatusTimedOut && r.Run.Fault == result.FaultEnvironment {
+				s.Starved++
+			}
 		case r.EndedWell():
 			s.EndedWell++
 		default:
@@ -297,6 +301,9 @@ func (s Sum) Text(results string, debugFailures int64) string {
 	if s.Inconclusive > 0 {
 		shown += fmt.Sprintf(", %d without a conclusive result", s.Inconclusive)
 	}
+	if s.Starved > 0 {
+		shown += fmt.Sprintf(" (%d timed out because other work had starved them)", s.Starved)
+	}
 	if s.NotStarted > 0 {
 		shown += fmt.Sprintf(", %d not started", s.NotStarted)
 	}
@@ -304,7 +311,10 @@ func (s Sum) Text(results string, debugFailures int64) string {
 		shown += " · " + text.Count(debugFailures, "debug command") + " failed"
 	}
 	shown += " · results in " + results
-	if s.Inconclusive+s.NotStarted > 0 {
+	switch {
+	case s.Starved > 0:
+		shown += "; the same command runs those again: give it when the machine has less to do, or with a lower -j"
+	case s.Inconclusive+s.NotStarted > 0:
 		shown += "; the same command goes on from there"
 	}
 	return shown

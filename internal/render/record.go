@@ -151,8 +151,12 @@ func usedText(used result.Resources) string {
 	if used.Source == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s of processor time, peak memory %s (%s)", text.Seconds(used.CPUSeconds),
+	shown := fmt.Sprintf("%s of processor time, peak memory %s (%s)", text.Seconds(used.CPUSeconds),
 		text.Size(used.PeakMemoryBytes), used.Source)
+	if c := used.Contention; c != nil && c.Verdict != result.Quiet {
+		shown += fmt.Sprintf("; %s: its threads waited %s for a processor", c.Verdict, text.Seconds(c.WaitedSeconds))
+	}
+	return shown
 }
 
 func networkText(n result.Network, dir string) string {

@@ -253,6 +253,9 @@ func useFacts(res *result.Result) []Fact {
 		if u.OOMKills > 0 {
 			all = append(all, Fact{"Processes killed for memory", marked(countCell(u.OOMKills), Bad)})
 		}
+		if c := u.Contention; c != nil && c.Verdict != result.Quiet {
+			all = append(all, Fact{"Waited for a processor", secondsCell(c.WaitedSeconds)}, Fact{"Share of the processors", textCell(string(c.Verdict))})
+		}
 	}
 	if m := res.Metrics; m != nil {
 		all = append(all, Fact{"Processors in use, on average", numberCell(&m.MeanCPUs)}, Fact{"Processors in use, at most", numberCell(&m.PeakCPUs)})

@@ -287,7 +287,7 @@ type Found struct {
 // Info describes an engine.
 type Info struct {
 	Name, Version, APIVersion string
-	// ID identifies the engine's installation.
+	// ID identifies the engine's installation and the place of its containers.
 	ID string
 	// OS, Kernel and Architecture describe the engine's machine.
 	OS, Kernel, Architecture string

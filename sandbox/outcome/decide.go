@@ -23,6 +23,9 @@ var (
 	ErrKilled = errors.New("somebody else killed the container before the program had ended")
 	// ErrRemoved reports a container that somebody else removed.
 	ErrRemoved = fmt.Errorf("somebody else removed the container before the program had ended: %w", engine.ErrNoContainer)
+	// ErrOtherEngine reports an engine that was replaced by another one, which does not have the
+	// container.
+	ErrOtherEngine = fmt.Errorf("%w: another engine answers in its place, and the program may still run", engine.ErrUnavailable)
 	// ErrInitKilled reports a container whose init something on the engine's machine killed.
 	ErrInitKilled = errors.New("something on the engine's machine killed the container before the program had ended")
 	// ErrNotBegun reports a job that never reached its container.
@@ -130,6 +133,7 @@ func withDeadline(v Outcome, f Evidence) Outcome {
 	case itself && v.Status == result.StatusSignaled && v.Signal == f.SoftSignal && f.End.Reported:
 		v.Status, v.ExitCode, v.Deadline, v.Unfinished = result.StatusTimedOut, -1, result.DeadlineSoft, true
 		v.Explanation = "The program was " + asked + ", and ended by that signal: it does not handle it."
+		v.blameTime(f)
 		return v
 	case itself:
 		v.Deadline = result.DeadlineSoft
@@ -150,6 +154,8 @@ func decide(f Evidence) Outcome {
 		v := lost("Somebody else removed the container: how the program would have ended is not known.", ErrRemoved)
 		v.Fault = result.FaultOperator
 		return v
+	case errors.Is(f.Lost, ErrOtherEngine):
+		return lost("Another engine answers in the place of the engine that has the container: how the program ends is not known.", ErrOtherEngine)
 	case f.Lost != nil:
 		return lost("The engine was lost before it reported how the program ended.", f.Lost)
 	case !f.Accepted && f.End.NoJob:

@@ -51,10 +51,11 @@ func (e *adapter) Identity(ctx context.Context) string {
 	return engineIdentity(ctx, e.api.DaemonHost())
 }
 
-// engineInfo translates Docker's system info.
+// engineInfo translates Docker's system info. The ID of an engine outlives its data: two engines with
+// the same configuration directory have one ID, and containers of their own.
 func engineInfo(said system.Info, api string, local bool) engine.Info {
 	return engine.Info{
-		Name: "Docker", Version: said.ServerVersion, APIVersion: api, ID: said.ID,
+		Name: "Docker", Version: said.ServerVersion, APIVersion: api, ID: said.ID + " " + said.DockerRootDir,
 		OS: said.OperatingSystem, Kernel: said.KernelVersion, Architecture: said.Architecture,
 		LSM:           lsm(said),
 		StorageDriver: said.Driver, RootDir: said.DockerRootDir, CgroupDriver: said.CgroupDriver,

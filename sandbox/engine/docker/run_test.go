@@ -78,6 +78,51 @@ func TestForgottenSignals(t *testing.T) {
 	}
 }
 
+// TestMeddling: the engine's events tell the signals of others from ours, and how long a container was
+// frozen.
+func TestMeddling(t *testing.T) {
+	event := func(action string, second int, signal string) string {
+		return fmt.Sprintf(`{"Type":"container","Action":%q,"Actor":{"ID":"c1","Attributes":{"signal":%q}},"timeNano":%d}`, action, signal, int64(second)*1e9)
+	}
+	start, kill := event("start", 1, ""), event("kill", 9, "9")
+	for name, test := range map[string]struct {
+		events string
+		sent   map[string]int
+		away   bool
+		want   []string
+		frozen time.Duration
+		unsure bool
+	}{
+		"somebody else, as the engine was away": {events: start + kill, away: true, want: []string{"SIGKILL"}},
+		"nobody, as it was away":                {events: start, away: true},
+		"an engine that was restarted":          {events: kill, away: true, unsure: true},
+		"we":                                    {events: start + kill, sent: map[string]int{"SIGKILL": 1}},
+		"we, after somebody else":               {events: start + kill + kill, sent: map[string]int{"SIGKILL": 1}, want: []string{"SIGKILL"}},
+		"frozen twice":                          {events: start + event("pause", 2, "") + event("unpause", 4, "") + event("pause", 5, "") + event("unpause", 6, ""), frozen: 3 * time.Second},
+		"frozen to the end":                     {events: start + event("pause", 2, ""), frozen: 8 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := fakeDaemon(t, func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/info") {
+					_, _ = io.WriteString(w, `{}`)
+					return
+				}
+				_, _ = io.WriteString(w, test.events)
+			})
+			c := newInstance(api, "c1", wire.Nonce{})
+			c.sent, c.interrupted = test.sent, test.away
+			signals, frozen, err := c.foreign(t.Context(), time.Unix(10, 0))
+			require.Equal(t, test.want, signals)
+			require.Equal(t, test.unsure, err != nil, "%v", err)
+			if test.frozen == 8*time.Second { // of an engine of this machine, the present counts
+				require.GreaterOrEqual(t, frozen, test.frozen)
+			} else {
+				require.Equal(t, test.frozen, frozen)
+			}
+		})
+	}
+}
+
 // TestEndedWithEngine: an engine that was restarted stops the containers of its predecessor, unless it
 // keeps them. That is nobody else's signal.
 func TestEndedWithEngine(t *testing.T) {

@@ -127,11 +127,23 @@ class Enforced:
 
 
 @dataclass(frozen=True)
+class Contention:
+    verdict: str
+    ran_seconds: float
+    waited_seconds: float
+    lacked_seconds: float
+    throttled_seconds: float
+    frozen_seconds: float
+    source: str
+
+
+@dataclass(frozen=True)
 class Resources:
     cpu_seconds: float
     peak_memory_bytes: int
     oom_kills: int
     source: str
+    contention: Optional[Contention] = None
 
 
 @dataclass(frozen=True)
