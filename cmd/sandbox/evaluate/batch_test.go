@@ -105,6 +105,11 @@ func TestBatchCountsFailures(t *testing.T) {
 	sum := render.BatchSum([]*evaluate.Result{&failed, &ended, new(evaluated("w", nil)), nil})
 	require.Equal(t, "batch of 4: 1 ended well, 1 failed, 1 without a conclusive result, 1 not started · results in r; the same command goes on from there", sum.Text("r", 0))
 	rule := evaluated("b", func(e *evaluate.Result) { e.IsError, e.Run.Status = true, result.StatusStoppedByRule })
+	starved := failed
+	starved.Run = &evaluate.RunFacts{Status: result.StatusTimedOut, Fault: result.FaultEnvironment}
+	sum = render.BatchSum([]*evaluate.Result{&starved})
+	require.Equal(t, [2]int{1, 1}, [2]int{sum.Inconclusive, sum.Starved})
+	require.Contains(t, sum.Text("r", 0), "1 without a conclusive result (1 timed out because other work had starved them) · results in r; the same command runs those again")
 	require.Contains(t, render.BatchSum([]*evaluate.Result{&failed, &rule}).Text("r", 0), "batch of 2: 0 ended well, 2 failed (1 by a stop rule) · ")
 	require.Contains(t, sum.Text("r", 2), " · 2 debug commands failed · results in r")
 }
