@@ -122,8 +122,14 @@ type cell struct {
 	proxy   *apiProxy
 	watch   *watch
 	device  string
+	// moved is where ./final went, if somebody has moved it. out is that of a cell whose ./final is
+	// elsewhere.
+	moved, out string
+	// shared is the state directory of another cell that this one shares.
+	shared string
 
 	controller     *exec.Cmd
+	began          time.Time
 	over           chan struct{}
 	stdout, stderr bytes.Buffer
 }
@@ -151,6 +157,9 @@ func (r report) bad() bool {
 func (c *cell) record() string { return filepath.Join(c.state(), "runs", c.id) }
 
 func (c *cell) state() string {
+	if c.shared != "" {
+		return c.shared
+	}
 	if c.fault.disk == "state" {
 		return filepath.Join(c.disk(), "state")
 	}
@@ -158,11 +167,20 @@ func (c *cell) state() string {
 }
 
 func (c *cell) final() string {
+	if c.out != "" {
+		return c.out
+	}
 	if c.fault.disk == "final" {
 		return filepath.Join(c.disk(), "out", "final")
 	}
 	return filepath.Join(c.dir, "out", "final")
 }
+
+// tmp is the directory of temporary files of the commands of the cell.
+func (c *cell) tmp() string { return filepath.Join(c.dir, "tmp") }
+
+// other is a directory of the user that has nothing to do with the run.
+func (c *cell) other() string { return filepath.Join(filepath.Dir(c.final()), "other") }
 
 func (c *cell) input() string     { return filepath.Join(c.dir, "input") }
 func (c *cell) container() string { return spec.Job{RunID: c.id}.ContainerName() }
@@ -174,8 +192,8 @@ const own = "a file of the user\n"
 func (l *lab) run(ctx context.Context, s step, f fault, p program) (r report) {
 	began := time.Now()
 	l.count++
-	c := &cell{lab: l, dir: filepath.Join(l.dir, "c"+strconv.Itoa(l.count)), id: "r" + strconv.Itoa(l.count),
-		token: "witness-" + rand.Text(), step: s, fault: f, program: p, over: make(chan struct{})}
+	p = cmp.Or(f.runs, p)
+	c := l.cell(filepath.Join(l.dir, "c"+strconv.Itoa(l.count)), s, f, p)
 	r = report{Step: s.name, Fault: f.name, Program: fmt.Sprintf("%s %d", p.kind, p.code)}
 	defer func() {
 		if err := c.clear(); err != nil && r.Err == "" {
@@ -187,7 +205,11 @@ func (l *lab) run(ctx context.Context, s step, f fault, p program) (r report) {
 		r.Err = err.Error()
 		return r
 	}
-	t, s2, err := c.carryOut(ctx)
+	play := (*cell).carryOut
+	if f.play != nil {
+		play = func(c *cell, ctx context.Context) (truth, seen, error) { return f.play(ctx, c) }
+	}
+	t, s2, err := play(c, ctx)
 	if err != nil {
 		r.Err = err.Error()
 	}
@@ -201,11 +223,18 @@ func (l *lab) run(ctx context.Context, s step, f fault, p program) (r report) {
 	return r
 }
 
+// cell is a cell in a directory, whose ID is its run's: no other lab of the machine has it.
+func (l *lab) cell(dir string, s step, f fault, p program) *cell {
+	return &cell{lab: l, dir: dir, id: strings.ToLower("r-" + rand.Text()), token: "witness-" + rand.Text(),
+		step: s, fault: f, program: p, over: make(chan struct{})}
+}
+
 func explain(res *result.Result) string {
 	if res == nil {
 		return "nothing"
 	}
-	return brief(res) + fmt.Sprintf(" complete=%t %s %q", res.OutputComplete, res.Explanation, res.Warnings)
+	return brief(res) + fmt.Sprintf(" complete=%t %.2f s of processors in %.2f s: %s %q", res.OutputComplete, res.Resources.CPUSeconds,
+		res.DurationSeconds, res.Explanation, res.Warnings)
 }
 
 // prepare makes the directories of the cell, and the way to the engine.
@@ -218,22 +247,8 @@ func (c *cell) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, dir := range []string{c.dir, c.input(), c.final(), filepath.Join(c.lab.dir, "home")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	for _, file := range []string{filepath.Join(c.final(), "mine"), filepath.Join(filepath.Dir(c.final()), "beside"), filepath.Join(c.input(), "data")} {
-		if err := os.WriteFile(file, []byte(own), 0o644); err != nil {
-			return err
-		}
-	}
-	for n := range 3 {
-		if c.step.pause != n+1 {
-			if err := c.letGo(n + 1); err != nil {
-				return err
-			}
-		}
+	if err := c.makeFiles(); err != nil {
+		return err
 	}
 	if err := c.lab.engine.keepContainers(ctx, c.fault.restore); err != nil {
 		return err
@@ -270,6 +285,28 @@ func (c *cell) prepare(ctx context.Context) (err error) {
 	return err
 }
 
+// makeFiles makes the files of the user, and those that let the program go on.
+func (c *cell) makeFiles() error {
+	for _, dir := range []string{c.dir, c.tmp(), c.input(), c.final(), filepath.Join(c.lab.dir, "home")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, file := range []string{filepath.Join(c.final(), "mine"), filepath.Join(filepath.Dir(c.final()), "beside"), filepath.Join(c.input(), "data")} {
+		if err := os.WriteFile(file, []byte(own), 0o644); err != nil {
+			return err
+		}
+	}
+	for n := range 3 {
+		if c.step.pause != n+1 {
+			if err := c.letGo(n + 1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // letGo lets the program go on from a pause.
 func (c *cell) letGo(n int) error {
 	return os.WriteFile(filepath.Join(c.input(), "go"+strconv.Itoa(n)), nil, 0o644)
@@ -280,14 +317,18 @@ func (c *cell) command(ctx context.Context, host string, args ...string) *exec.C
 	cmd := exec.CommandContext(ctx, c.lab.sandbox, append([]string{"--state-dir", c.state(), "--host", host}, args...)...)
 	cmd.Dir = c.dir
 	cmd.Env = append(os.Environ(), "HOME="+filepath.Join(c.lab.dir, "home"), "XDG_CONFIG_HOME="+filepath.Join(c.lab.dir, "home"),
-		"XDG_CACHE_HOME="+filepath.Join(c.lab.dir, "home"))
+		"XDG_CACHE_HOME="+filepath.Join(c.lab.dir, "home"), "TMPDIR="+c.tmp())
 	return cmd
 }
 
 // runOf is a call of the command line that runs a program of the class of the cell.
 func (c *cell) runOf(args []string, command ...string) []string {
-	return slices.Concat([]string{"run"}, args, []string{"--image", witnessImage, "--input", c.input(), "--timeout", timeLimit.String(),
-		"--grace", "2s", "--memory", "64m", "--cpus", "1", "--"}, command)
+	limit, grace := timeLimit, 2*time.Second
+	if c.fault.limit > 0 {
+		limit, grace = c.fault.limit, shortGrace
+	}
+	return slices.Concat([]string{"run"}, args, []string{"--image", witnessImage, "--input", c.input(), "--timeout", limit.String(),
+		"--grace", grace.String(), "--memory", "64m", "--cpus", "1", "--"}, command)
 }
 
 // fillPool has a container wait for the run, whose ID is then known. The pool is of the machine's own:
@@ -323,40 +364,66 @@ func (c *cell) poolSlots() (ids []string) {
 
 // carryOut runs the program, does the fault, cleans up as a user would, and looks around.
 func (c *cell) carryOut(ctx context.Context) (truth, seen, error) {
-	host := "unix://" + filepath.Join(c.dir, "sock")
+	disperse := func() {}
+	if c.fault.contention != "" {
+		var err error
+		if disperse, err = c.gather(ctx); err != nil {
+			disperse()
+			return truth{}, seen{}, err
+		}
+	}
+	defer disperse() // of a cell that fails
+	if err := c.start(ctx, "unix://"+filepath.Join(c.dir, "sock")); err != nil {
+		return truth{}, seen{}, err
+	}
+	problem := c.meddle(ctx)
+	s := c.await(ctx)
+	disperse()
+	c.proxy.close()
+	t, err := c.recover(ctx, &s)
+	return t, s, errors.Join(problem, ctx.Err(), err)
+}
+
+// start starts the controller.
+func (c *cell) start(ctx context.Context, host string) error {
 	args := []string{"--json", "--final", c.final()}
 	if !c.lab.pool { // otherwise it is that of the container
 		args = append(args, "--id", c.id)
 	}
-	c.controller = c.command(context.WithoutCancel(ctx), host, c.runOf(args, "/witness", c.program.kind, strconv.Itoa(c.program.code), c.token)...)
+	return c.control(c.command(context.WithoutCancel(ctx), host, c.runOf(args, "/witness", c.program.kind, strconv.Itoa(c.program.code), c.token)...))
+}
+
+// control starts a command as the controller of the cell.
+func (c *cell) control(command *exec.Cmd) error {
+	c.controller, c.began = command, time.Now()
 	c.controller.Stdout, c.controller.Stderr = &c.stdout, &c.stderr
 	if err := c.controller.Start(); err != nil {
-		return truth{}, seen{}, err
+		return err
 	}
 	go func() {
 		_ = c.controller.Wait()
 		close(c.over)
 	}()
-	problem := c.meddle(ctx)
-	var s seen
+	return nil
+}
+
+// await waits for the end of the controller.
+func (c *cell) await(ctx context.Context) (s seen) {
 	select {
 	case <-c.over:
 	case <-time.After(runPatience):
 		s.Hung = true
 	case <-ctx.Done():
-		problem = errors.Join(problem, ctx.Err())
 	}
 	_ = c.controller.Process.Kill() // it has ended, or is not waited for any more
 	<-c.over
 	s.Killed, s.ExitCode = !c.controller.ProcessState.Exited(), c.controller.ProcessState.ExitCode()
-	c.proxy.close()
-	t, err := c.recover(ctx, &s)
-	return t, s, errors.Join(problem, err)
+	return s
 }
 
 // meddle waits for the step and does the fault.
 func (c *cell) meddle(ctx context.Context) error {
-	if err := c.await(ctx); err != nil {
+	if err := c.reach(ctx); err != nil {
 		return errors.Join(err, c.goOn(ctx))
 	}
 	f := c.fault
@@ -375,6 +442,9 @@ func (c *cell) meddle(ctx context.Context) error {
 	if f.meanwhile {
 		errs = append(errs, c.dead(ctx))
 	}
+	if f.limit > 0 && (f.meanwhile || f.ends) && time.Since(c.startedAfter()) > f.limit {
+		errs = append(errs, errors.New("the machine is too slow: the time limit may have ended the program"))
+	}
 	if f.finish != nil {
 		errs = append(errs, f.finish(ctx, c))
 	}
@@ -389,14 +459,22 @@ func (c *cell) goOn(context.Context) error {
 	if c.step.event != nil {
 		_ = c.controller.Process.Signal(syscall.SIGCONT) // it may be dead
 	}
-	if c.step.pause > 0 {
+	if c.step.pause > 0 && !c.fault.holds {
 		return c.letGo(c.step.pause)
 	}
 	return nil
 }
 
-// await waits until the run is at its step.
-func (c *cell) await(ctx context.Context) error {
+// startedAfter is a time before the start of the program.
+func (c *cell) startedAfter() time.Time {
+	if job := c.proxy.jobSent(); !job.IsZero() {
+		return job
+	}
+	return c.began // the job of a container that had waited does not come through the proxy
+}
+
+// reach waits until the run is at its step.
+func (c *cell) reach(ctx context.Context) error {
 	s := c.step
 	if s.event != nil && s.mark == "" {
 		return c.stopAt(c.watch)
@@ -471,7 +549,7 @@ const lastWords = 2 * time.Second
 var errUnreached = errors.New("the controller ended before the step")
 
 // witness is the file that the program writes to, wherever it is by now.
-func (c *cell) witness() string { return filepath.Join(c.final(), "witness") }
+func (c *cell) witness() string { return filepath.Join(cmp.Or(c.moved, c.final()), "witness") }
 
 // marks returns what the program has written down, without the token of the start.
 func (c *cell) marks() []string {
@@ -553,30 +631,41 @@ func (c *cell) recover(ctx context.Context, s *seen) (truth, error) {
 	if len(c.marks()) > 0 && s.Killed {
 		errs = append(errs, c.dead(ctx))
 	}
-	host := c.lab.engine.address()
 	if c.lab.pool {
-		_ = c.command(ctx, host, "pool", "stop").Run() // what it leaves shows
+		_ = c.command(ctx, c.lab.engine.address(), "pool", "stop").Run() // what it leaves shows
 	}
-	var commands [][]string
-	if c.lab.adopts {
-		commands = append(commands, []string{"adopt", "--all"})
-	}
-	for _, args := range append(commands, []string{"gc"}) {
-		bounded, cancel := context.WithTimeout(ctx, runPatience)
-		out, err := c.command(bounded, host, args...).CombinedOutput()
-		s.Hung = s.Hung || bounded.Err() != nil
-		cancel()
-		if err != nil {
-			s.Left = append(s.Left, fmt.Sprintf("%s failed: %v: %s", args[0], err, out))
-		}
-	}
+	c.cleanUp(ctx, s)
 	c.look(ctx, s)
 	return c.truth(), errors.Join(errs...)
 }
 
+// cleanUp does what a user does after a crash.
+func (c *cell) cleanUp(ctx context.Context, s *seen) {
+	if c.lab.adopts {
+		if err := c.call(ctx, s, "adopt", "--all"); err != nil {
+			s.Left = append(s.Left, err.Error())
+		}
+	}
+	if err := c.call(ctx, s, "gc"); err != nil {
+		s.Left = append(s.Left, err.Error())
+	}
+}
+
+// call calls the command line under test, and notes if that does not end.
+func (c *cell) call(ctx context.Context, s *seen, args ...string) error {
+	bounded, cancel := context.WithTimeout(ctx, runPatience)
+	defer cancel()
+	out, err := c.command(bounded, c.lab.engine.address(), args...).CombinedOutput()
+	s.Hung = s.Hung || bounded.Err() != nil
+	if err != nil {
+		return fmt.Errorf("%s failed: %w: %s", args[0], err, out)
+	}
+	return nil
+}
+
 // truth reads what the program has written down.
 func (c *cell) truth() truth {
-	t := truth{Meddler: c.fault.meddler, Erased: c.fault.erases, Alive: c.alive()}
+	t := truth{Meddler: c.fault.meddler, Erased: c.fault.erases, Alive: c.alive(), Graceful: c.fault.graceful, Contention: c.fault.contention}
 	for _, mark := range c.marks() {
 		name, value, _ := strings.Cut(mark, " ")
 		switch name {
@@ -596,12 +685,19 @@ func (c *cell) truth() truth {
 		t.Next = printed[len(t.Scores)]
 	}
 	_, err := os.Stat(filepath.Join(c.final(), "answer"))
-	t.Answer = err == nil && len(t.Scores) > 1
+	t.Answer = err == nil && (len(t.Scores) > 1 || t.Graceful && t.Ended)
 	return t
 }
 
 // look finds the result, and what is left or harmed.
 func (c *cell) look(ctx context.Context, s *seen) {
+	c.read(s)
+	s.Left = append(s.Left, c.left(ctx)...)
+	s.Harmed = append(s.Harmed, c.harmed()...)
+}
+
+// read finds the result.
+func (c *cell) read(s *seen) {
 	if text, err := os.ReadFile(filepath.Join(c.record(), "result.json")); err == nil {
 		s.Result = new(result.Result)
 		if err := json.Unmarshal(text, s.Result); err != nil {
@@ -616,10 +712,27 @@ func (c *cell) look(ctx context.Context, s *seen) {
 		}
 	}
 	if res := cmp.Or(s.Result, s.Printed); res != nil {
-		s.Answer = slices.ContainsFunc(res.Outputs, func(o result.Output) bool { return o.Path == "answer" })
+		s.Contention = contentionIn(c.stdout.Bytes())
+		has := func(name string) bool {
+			return slices.ContainsFunc(res.Outputs, func(o result.Output) bool { return o.Path == name })
+		}
+		if s.Answer = has("answer"); has("theirs") {
+			s.Wrong = append(s.Wrong, "a file of another directory is among the outputs")
+		}
 	}
-	s.Left = append(s.Left, c.left(ctx)...)
-	s.Harmed = append(s.Harmed, c.harmed()...)
+}
+
+// contentionIn is how the processors were shared, by a printed result.
+func contentionIn(text []byte) string {
+	var said struct {
+		Resources struct {
+			Contention struct {
+				Verdict string `json:"verdict"`
+			} `json:"contention"`
+		} `json:"resources"`
+	}
+	_ = json.Unmarshal(text, &said) // nothing is said then
+	return said.Resources.Contention.Verdict
 }
 
 // left lists what should not be there any more: on the engine, among the processes, on disk.
@@ -667,6 +780,16 @@ func (c *cell) left(ctx context.Context) []string {
 			left = append(left, "file "+name+" of the record")
 		}
 	}
+	temporary, _ := os.ReadDir(c.tmp()) // a cell without one leaves nothing there
+	for _, entry := range temporary {
+		left = append(left, "temporary file "+entry.Name())
+	}
+	leases, _ := filepath.Glob("/run/evalbox/uids/*") // the pattern is right
+	for _, path := range leases {
+		if holder, err := os.ReadFile(path); err == nil && bytes.Contains(holder, []byte(strconv.Quote(c.id))) {
+			left = append(left, "lease of user ID "+filepath.Base(path))
+		}
+	}
 	if locks := locksIn(c.state()); locks > maxLocks {
 		left = append(left, fmt.Sprintf("%d lock files", locks))
 	}
@@ -687,8 +810,17 @@ func (c *cell) harmed() []string {
 		text, err := os.ReadFile(path)
 		return err == nil && string(text) == own
 	}
+	if c.moved != "" {
+		theirs, err := os.ReadDir(c.other())
+		if err != nil || len(theirs) != 1 || !same(filepath.Join(c.other(), "theirs")) {
+			harmed = append(harmed, fmt.Sprintf("another directory has %v, %v", theirs, err))
+		}
+		if to, err := os.Readlink(c.final()); !same(c.final()) && to != c.other() {
+			harmed = append(harmed, fmt.Sprintf("what took the place of final is gone: %v", err))
+		}
+	}
 	aside, _ := filepath.Glob(c.final() + ".before-*/mine") // the pattern is right
-	if !same(filepath.Join(c.final(), "mine")) && !slices.ContainsFunc(aside, same) {
+	if !same(filepath.Join(cmp.Or(c.moved, c.final()), "mine")) && !slices.ContainsFunc(aside, same) {
 		harmed = append(harmed, "the user's file in final is gone")
 	}
 	if !same(filepath.Join(out, "beside")) || !same(filepath.Join(c.input(), "data")) {

@@ -46,6 +46,15 @@ var worst = []struct {
 	{"log deleted and controller killed", []string{"scored"}},
 	{"clock an hour ahead", []string{"running"}},
 	{"clock an hour behind", []string{"scored"}},
+	{"controller terminated twice at once", []string{"running", "emptied"}},
+	{"connection cut past the time limit (killed)", []string{"running"}},
+	{"controller stopped past the time limit (own end)", []string{"running", "ended"}},
+	{"container paused past the time limit", []string{"scored"}},
+	{"final replaced by a link", []string{"running", "emptied", "collecting"}},
+	{"journal.json half", []string{"gc", "run"}},
+	{"result.json empty", []string{"ls", "show"}},
+	{"computes beside six that compute", []string{"verdict"}},
+	{"batch killed as the grader runs", []string{"verdict"}},
 }
 
 // TestEngineFaults: under each fault nothing is false, lost, left or harmed.
@@ -62,9 +71,11 @@ func TestEngineFaults(t *testing.T) {
 		if testing.Short() {
 			row.steps = row.steps[:1]
 		}
-		f := faults[slices.IndexFunc(faults, func(f fault) bool { return f.name == row.fault })]
+		is := func(f fault) bool { return f.name == row.fault }
+		g := grids[slices.IndexFunc(grids, func(g grid) bool { return slices.ContainsFunc(g.faults, is) })]
+		f := g.faults[slices.IndexFunc(g.faults, is)]
 		for _, name := range row.steps {
-			s := steps[slices.IndexFunc(steps, func(s step) bool { return s.name == name })]
+			s := g.steps[slices.IndexFunc(g.steps, func(s step) bool { return s.name == name })]
 			p := programs[n%len(programs)]
 			n++
 			t.Run(f.name+" at "+s.name, func(t *testing.T) {

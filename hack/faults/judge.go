@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/evalbox/evalbox/result"
 )
@@ -16,8 +18,17 @@ const (
 	theCaller
 	// theEngine ended its containers, or lost one.
 	theEngine
-	// anOperator used the engine to end the program.
+	// anOperator used the engine to end the program: anyhow, with SIGTERM, which its init knows, or
+	// with SIGKILL, which only the engine knows.
 	anOperator
+	operatorTerm
+	operatorKill
+	// aNeighbor sent the container a signal on the engine's machine, past the engine.
+	aNeighbor
+	// aPauser stopped the time of the program, but not that of its time limit.
+	aPauser
+	// theCrowd took the processors of the program.
+	theCrowd
 	// theMachine has a disk that takes nothing any more.
 	theMachine
 )
@@ -41,8 +52,13 @@ type truth struct {
 	Answer bool
 	// Meddler could have ended it.
 	Meddler meddler
-	// Erased says that the fault destroyed the place where the result belongs.
-	Erased bool
+	// Erased says that the fault destroyed the place where the result belongs, Torn that it damaged
+	// a file there.
+	Erased, Torn bool
+	// Graceful says that whoever asked it to end owes it its grace.
+	Graceful bool
+	// Contention is how the processors were shared, if that is known: see the result's resources.
+	Contention string
 }
 
 // byItself reports whether the end of the program is known and its own.
@@ -62,6 +78,11 @@ type seen struct {
 	ExitCode int
 	// Left lists what should not be there any more; Harmed what others would miss.
 	Left, Harmed []string
+	// Contention is that of the result.
+	Contention string
+	// Stuck lists the commands that fail again and again. Wrong lists what else was said and did not
+	// happen.
+	Stuck, Wrong []string
 }
 
 // A verdict is the judgment about one run.
@@ -78,11 +99,13 @@ const (
 	absent
 	// hung: the controller did not end.
 	hung
+	// stuck: a command fails for ever.
+	stuck
 	// lie: the result says what did not happen.
 	lie
 )
 
-var verdictNames = []string{exact: "exact", partial: "partial", lost: "lost", absent: "absent", hung: "hung", lie: "FALSE"}
+var verdictNames = []string{exact: "exact", partial: "partial", lost: "lost", absent: "absent", hung: "hung", stuck: "stuck", lie: "FALSE"}
 
 func (v verdict) String() string { return verdictNames[v] }
 
@@ -99,6 +122,10 @@ func judge(t truth, s seen) judgment {
 	switch {
 	case s.Hung:
 		return judgment{hung, "the controller did not end in time", false}
+	case len(s.Wrong) > 0:
+		return judgment{lie, strings.Join(s.Wrong, "; "), false}
+	case len(s.Stuck) > 0:
+		return judgment{stuck, strings.Join(s.Stuck, "; "), false}
 	case t.Starts > 1:
 		return judgment{lie, fmt.Sprintf("the program ran %d times", t.Starts), false}
 	case s.Result != nil && s.Printed != nil && !alike(s.Result, s.Printed):
@@ -111,8 +138,10 @@ func judge(t truth, s seen) judgment {
 	switch {
 	case t.Starts == 0:
 		return judgeUnstarted(t, s, res)
-	case res == nil && t.Erased:
-		return judgment{exact, "its record was deleted", true}
+	case res == nil && (t.Erased || t.Torn):
+		return judgment{exact, "its record was deleted, or damaged", true}
+	case res != nil && t.Torn && res.Status == result.StatusEngineLost && !res.Conclusive():
+		return judgment{exact, "its record was damaged", true}
 	case res == nil && t.byItself():
 		return judgment{absent, fmt.Sprintf("it ended with %d and there is no result", t.Code), false}
 	case res == nil && !s.Killed && s.ExitCode != 0:
@@ -120,7 +149,7 @@ func judge(t truth, s seen) judgment {
 	case res == nil:
 		return judgment{absent, "it ran and there is no result", true}
 	}
-	if why := checkScore(t, res); why != "" {
+	if why := cmp.Or(checkScore(t, res), checkGrace(t, s), checkContention(t, s)); why != "" {
 		return judgment{lie, why, false}
 	}
 	if t.byItself() {
@@ -180,6 +209,25 @@ func checkScore(t truth, res *result.Result) string {
 	return ""
 }
 
+// checkGrace finds a program that was ended at once although it had time to end, or whose last words
+// were not heard.
+func checkGrace(t truth, s seen) string {
+	switch {
+	case t.Graceful && !t.Ended:
+		return "the program did not get its grace"
+	case t.Graceful && t.Asked && t.Answer && !s.Answer:
+		return "what it left in its grace is not among the outputs"
+	}
+	return ""
+}
+
+func checkContention(t truth, s seen) string {
+	if t.Contention != s.Contention && t.Contention != "" {
+		return fmt.Sprintf("the processors were %s, said: %q", t.Contention, s.Contention)
+	}
+	return ""
+}
+
 // judgeOwnEnd judges the result of a program that ended by itself.
 func judgeOwnEnd(t truth, s seen, res *result.Result) judgment {
 	switch {
@@ -233,9 +281,27 @@ func judgeMeddled(t truth, res *result.Result) judgment {
 		if status == result.StatusEngineLost && fault == result.FaultEnvironment {
 			return judgment{exact, "the engine ended it", true}
 		}
-	case anOperator:
-		if fault == result.FaultOperator && (status == result.StatusSignaled || status == result.StatusEngineLost) {
-			return judgment{exact, "", status == result.StatusEngineLost}
+	case anOperator, operatorTerm, operatorKill:
+		asked := status == result.StatusSignaled && t.Meddler != operatorKill
+		killed := status == result.StatusEngineLost && t.Meddler != operatorTerm
+		if fault == result.FaultOperator && (asked || killed) {
+			return judgment{exact, "", killed}
+		}
+	case aNeighbor:
+		switch {
+		case status == result.StatusSignaled && fault == result.FaultOperator:
+			return judgment{exact, "", false}
+		case status == result.StatusEngineLost && !res.Conclusive():
+			return judgment{exact, "the engine did not send the signal", true}
+		}
+	case aPauser:
+		ended := status == result.StatusTimedOut || status == result.StatusSignaled || status == result.StatusCanceled
+		if ended && fault == result.FaultOperator {
+			return judgment{exact, "", false}
+		}
+	case theCrowd:
+		if status == result.StatusTimedOut && !res.Conclusive() && len(res.Warnings) > 0 {
+			return judgment{exact, "", false}
 		}
 	case theMachine:
 		if fault == result.FaultEnvironment || status == result.StatusExited && res.ExitCode == witnessFailed {

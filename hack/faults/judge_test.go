@@ -35,6 +35,18 @@ func TestJudge(t *testing.T) {
 	engineLost := incomplete(said(result.StatusEngineLost, result.FaultEnvironment, -1, 0))
 	byOperator := incomplete(said(result.StatusEngineLost, result.FaultOperator, -1, 0))
 	canceled := said(result.StatusCanceled, result.FaultOperator, 143, 0.222)
+	warned := func(res *result.Result) *result.Result {
+		res.Warnings = []string{"its processors were taken"}
+		return res
+	}
+	timedOut := func(fault result.Fault) *result.Result { return said(result.StatusTimedOut, fault, -1, 0.222) }
+	signaled := said(result.StatusSignaled, result.FaultOperator, 143, 0.222)
+	graceful := truth{Starts: 1, Scores: scores[:1], Asked: true, Ended: true, Answer: true, Meddler: theCaller, Graceful: true}
+	crowded := truth{Starts: 1, Scores: scores[:1], Meddler: theCrowd, Contention: "starved"}
+	quiet := well
+	quiet.Contention = "quiet"
+	torn := well
+	torn.Torn = true
 	for name, c := range map[string]struct {
 		truth      truth
 		seen       seen
@@ -74,6 +86,43 @@ func TestJudge(t *testing.T) {
 		"nothing ran, but ended":            {truth{}, seen{Result: exited}, lie, false},
 		"nothing ran, nobody knows":         {truth{}, seen{Result: engineLost, ExitCode: 125}, exact, true},
 		"record deleted":                    {truth{Starts: 1, Ended: true, Scores: scores, Erased: true}, seen{Killed: true}, exact, true},
+		"its time limit":                    {killed(nobody), seen{Result: timedOut(result.FaultProgram)}, exact, false},
+		"in time, but said to be late":      {well, seen{Result: timedOut(result.FaultProgram), Answer: true}, lie, false},
+		"SIGTERM":                           {killed(operatorTerm), seen{Result: signaled}, exact, false},
+		"SIGTERM, and it was nice":          {polite(operatorTerm), seen{Result: signaled}, exact, false},
+		"SIGTERM, and nobody heard":         {killed(operatorTerm), seen{Result: byOperator}, lie, false},
+		"SIGTERM, but the time limit":       {killed(operatorTerm), seen{Result: timedOut(result.FaultProgram)}, lie, false},
+		"SIGTERM, but an own end":           {polite(operatorTerm), seen{Result: said(result.StatusExited, result.FaultNone, 0, 0.222)}, lie, false},
+		"SIGKILL":                           {killed(operatorKill), seen{Result: byOperator}, exact, true},
+		"SIGKILL, but heard":                {killed(operatorKill), seen{Result: signaled}, lie, false},
+		"SIGKILL, but the engine":           {killed(operatorKill), seen{Result: engineLost}, lie, false},
+		"SIGKILL, but the time limit":       {killed(operatorKill), seen{Result: timedOut(result.FaultProgram)}, lie, false},
+		"a neighbor":                        {killed(aNeighbor), seen{Result: signaled}, exact, false},
+		"a neighbor, unseen":                {killed(aNeighbor), seen{Result: byOperator}, exact, true},
+		"a neighbor, the engine":            {killed(aNeighbor), seen{Result: engineLost}, exact, true},
+		"a neighbor, but the time limit":    {killed(aNeighbor), seen{Result: timedOut(result.FaultProgram)}, lie, false},
+		"a neighbor, but the program":       {killed(aNeighbor), seen{Result: said(result.StatusSignaled, result.FaultProgram, 137, 0.222)}, lie, false},
+		"paused":                            {killed(aPauser), seen{Result: timedOut(result.FaultOperator)}, exact, false},
+		"paused, and asked":                 {polite(aPauser), seen{Result: canceled}, exact, false},
+		"paused, but blamed":                {killed(aPauser), seen{Result: timedOut(result.FaultProgram)}, lie, false},
+		"paused, but lost":                  {killed(aPauser), seen{Result: byOperator}, lie, false},
+		"paused, and ended in time":         {well, seen{Result: exited, Answer: true}, exact, false},
+		"its grace":                         {graceful, seen{Result: canceled, Answer: true}, exact, false},
+		"its grace, and not its last words": {graceful, seen{Result: canceled}, lie, false},
+		"no grace":                          {truth{Starts: 1, Scores: scores[:1], Meddler: theCaller, Graceful: true}, seen{Result: canceled}, lie, false},
+		"no grace for what never ran":       {truth{Meddler: theCaller, Graceful: true}, seen{ExitCode: 130}, exact, false},
+		"starved":                           {crowded, seen{Result: warned(timedOut(result.FaultEnvironment)), Contention: "starved"}, exact, false},
+		"starved, but blamed":               {crowded, seen{Result: warned(timedOut(result.FaultProgram)), Contention: "starved"}, lie, false},
+		"starved, without a warning":        {crowded, seen{Result: timedOut(result.FaultEnvironment), Contention: "starved"}, lie, false},
+		"starved, said to be busy":          {crowded, seen{Result: warned(timedOut(result.FaultEnvironment)), Contention: "busy"}, lie, false},
+		"quiet":                             {quiet, seen{Result: exited, Answer: true, Contention: "quiet"}, exact, false},
+		"quiet, and nothing said":           {quiet, seen{Result: exited, Answer: true}, lie, false},
+		"torn":                              {torn, seen{Killed: true}, exact, true},
+		"torn, and lost":                    {torn, seen{Result: engineLost, Killed: true}, exact, true},
+		"torn, and known":                   {torn, seen{Result: exited, Answer: true, Killed: true}, exact, false},
+		"torn, but blamed":                  {torn, seen{Result: said(result.StatusExited, result.FaultProgram, 1, 0.585), Killed: true}, lie, false},
+		"a command fails for ever":          {well, seen{Result: exited, Answer: true, Stuck: []string{"gc failed"}}, stuck, false},
+		"something else was false":          {well, seen{Result: exited, Answer: true, Wrong: []string{"another run"}, Stuck: []string{"gc failed"}}, lie, false},
 		"a full disk":                       {truth{Meddler: theMachine}, seen{Result: said(result.StatusExited, result.FaultProgram, witnessFailed, 0)}, exact, true},
 	} {
 		t.Run(name, func(t *testing.T) {

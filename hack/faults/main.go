@@ -7,8 +7,8 @@
 //	hack/engine run floor go -C hack run ./faults -soak 30m [-runs 1000] [-workers 16]
 //
 // It starts engines of its own, the first dockerd and containerd in PATH, and needs root.
-// It prints a table, and exits with 1 if the result of a run was wrong, lost, left something
-// behind or harmed something.
+// It prints tables, and exits with 1 if the result of a run was wrong, lost, left something
+// behind or harmed something, or if a command fails for ever.
 package main
 
 import (
@@ -76,15 +76,17 @@ func (o options) orders() ([]order, error) {
 	var all []order
 	n := 0
 	for range o.repeat {
-		for _, f := range faults {
-			for _, s := range steps {
-				if !named(o.steps, s.name) || !named(o.faults, f.name) || !f.applies(s) || o.pool && s.unpooled {
-					continue
+		for _, g := range grids {
+			for _, f := range g.faults {
+				for _, s := range g.steps {
+					if !named(o.steps, s.name) || !named(o.faults, f.name) || !f.applies(s) || o.pool && s.unpooled {
+						continue
+					}
+					all = append(all, order{s, f, programs[n%len(programs)]})
+					n++
 				}
-				all = append(all, order{s, f, programs[n%len(programs)]})
-				n++
+				n++ // so that no program keeps to a column
 			}
-			n++ // so that no program keeps to a column
 		}
 	}
 	if len(all) == 0 {
@@ -156,8 +158,10 @@ func campaign(ctx context.Context, o options) (ok bool, err error) {
 	for each := range errs {
 		err = errors.Join(err, each)
 	}
-	fmt.Print(table(all))
-	fmt.Printf("\n%s of %d in %v\n", tally(all), len(orders), time.Since(began).Round(time.Second))
+	for _, g := range grids {
+		fmt.Print(g.table(all))
+	}
+	fmt.Printf("%s of %d in %v\n", tally(all), len(orders), time.Since(began).Round(time.Second))
 	if o.pool {
 		waited := 0
 		for _, r := range all {

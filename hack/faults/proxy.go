@@ -122,7 +122,11 @@ type apiProxy struct {
 	conns map[net.Conn]struct{}
 	// streams are the attached connections.
 	streams map[net.Conn]struct{}
-	work    sync.WaitGroup
+	// away says that no connection comes through.
+	away bool
+	// job is when the first job went to the engine: its program starts later.
+	job  time.Time
+	work sync.WaitGroup
 }
 
 // newProxy listens on a socket and passes requests on to another one.
@@ -150,7 +154,7 @@ func newProxy(socket, engine string, g *gate) (*apiProxy, error) {
 func (p *apiProxy) keep(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conns == nil {
+	if p.conns == nil || p.away {
 		_ = conn.Close()
 		return false
 	}
@@ -172,6 +176,34 @@ func (p *apiProxy) cutStreams() {
 	defer p.mu.Unlock()
 	for conn := range p.streams {
 		_ = conn.Close()
+	}
+}
+
+// cut ends every connection, and lets none through until it is called with false.
+func (p *apiProxy) cut(away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = away
+	for conn := range p.conns {
+		if away {
+			_ = conn.Close()
+		}
+	}
+}
+
+// jobSent is when the first job went to the engine; zero before.
+func (p *apiProxy) jobSent() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.job
+}
+
+// noteJob remembers when the first job went to the engine.
+func (p *apiProxy) noteJob() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.job.IsZero() {
+		p.job = time.Now()
 	}
 }
 
@@ -359,6 +391,9 @@ func (p *apiProxy) copy(to io.Writer, from io.Reader, r *http.Request, at moment
 			case hanging:
 				time.Sleep(hangLimit)
 				return
+			}
+			if at == firstInput {
+				p.noteJob()
 			}
 			if _, err := to.Write(piece); err != nil {
 				return

@@ -108,3 +108,17 @@ func TestSteppedClock(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `OK {"StartedAt":"2026-01-02T04:04:05.5Z","time":3700,"asked":"3600.5"}`, answer)
 }
+
+// TestCutConnection: while the connection is cut no request comes through, and afterwards all do.
+func TestCutConnection(t *testing.T) {
+	p, call, seen := behindProxy(t, nil)
+	p.cut(true)
+	_, err := call("GET", "/_ping")
+	require.Error(t, err)
+	require.Zero(t, *seen)
+	p.cut(false)
+	_, err = call("GET", "/_ping")
+	require.NoError(t, err)
+	require.Equal(t, 1, *seen)
+	require.True(t, p.jobSent().IsZero()) // only an attached connection has a job
+}

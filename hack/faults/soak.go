@@ -225,6 +225,9 @@ func (l *lab) mixedLoad(ctx context.Context, d time.Duration) (ok bool, err erro
 	if err := l.engine.keepContainers(ctx, true); err != nil {
 		return false, err
 	}
+	if err := os.MkdirAll((&cell{dir: filepath.Join(l.dir, "mix")}).tmp(), 0o755); err != nil {
+		return false, err
+	}
 	loading, stop := context.WithTimeout(ctx, d)
 	defer stop()
 	m := &mix{lab: l, until: loading, count: map[string]int{}}

@@ -26,33 +26,37 @@ func (r report) sign() string {
 	return sign
 }
 
-// table shows faults by steps: every different outcome of a cell with its number, if there
+// table shows faults by steps, if there is a report of any: every different outcome of a cell with its number, if there
 // is more than one run. "(exact)" is one where nobody can know the end; "?" is a failure of
 // the suite.
-func table(all []report) string {
+func (t grid) table(all []report) string {
 	cells := map[[2]string][]string{}
 	for _, r := range all {
 		key := [2]string{r.Fault, r.Step}
 		cells[key] = append(cells[key], r.sign())
 	}
 	var out strings.Builder
-	out.WriteString("| fault |")
-	for _, s := range steps {
+	fmt.Fprintf(&out, "| %s |", t.name)
+	for _, s := range t.steps {
 		fmt.Fprintf(&out, " %s |", s.name)
 	}
-	out.WriteString("\n|---|" + strings.Repeat("---|", len(steps)) + "\n")
-	for _, f := range faults {
+	out.WriteString("\n|---|" + strings.Repeat("---|", len(t.steps)) + "\n")
+	filled := false
+	for _, f := range t.faults {
 		row, any := "", false
-		for _, s := range steps {
+		for _, s := range t.steps {
 			signs := cells[[2]string{f.name, s.name}]
 			any = any || len(signs) > 0
 			row += " " + count(signs) + " |"
 		}
-		if any {
+		if filled = filled || any; any {
 			fmt.Fprintf(&out, "| %s |%s\n", f.name, row)
 		}
 	}
-	return out.String()
+	if !filled {
+		return ""
+	}
+	return out.String() + "\n"
 }
 
 // count lists different words, each with its number.
@@ -102,6 +106,6 @@ func tally(all []report) string {
 	if known > 0 {
 		share = 100 * float64(knownExact) / float64(known)
 	}
-	return fmt.Sprintf("%d runs: end known %d, of these exact %.1f %%; end unknowable %d; partial %d, lost %d, absent %d, hung %d, false %d; leaked %d, harmed %d; suite failed %d",
-		len(all), known, share, unknowable, verdicts[partial], verdicts[lost], verdicts[absent], verdicts[hung], verdicts[lie], leaked, harmed, failed)
+	return fmt.Sprintf("%d runs: end known %d, of these exact %.1f %%; end unknowable %d; partial %d, lost %d, absent %d, hung %d, stuck %d, false %d; leaked %d, harmed %d; suite failed %d",
+		len(all), known, share, unknowable, verdicts[partial], verdicts[lost], verdicts[absent], verdicts[hung], verdicts[stuck], verdicts[lie], leaked, harmed, failed)
 }

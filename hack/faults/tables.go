@@ -7,6 +7,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -83,8 +85,34 @@ type fault struct {
 	disk string
 	// erases says that there may be no record any more.
 	erases bool
+	// runs is the program, if it is a certain one.
+	runs program
+	// limit is the time limit of the program, if it is a short one. holds says that nobody lets the
+	// program go on.
+	limit time.Duration
+	holds bool
+	// graceful says that the controller owes the program its grace.
+	graceful bool
+	// contention is what the result says of the processors, beside a crowd that uses them.
+	contention string
+	// play carries out a cell that is more than one run with one fault.
+	play func(context.Context, *cell) (truth, seen, error)
 	// needs a container, a program, a request.
 	container, program, request bool
+}
+
+// A grid is a table: its name stands over the faults.
+type grid struct {
+	name   string
+	steps  []step
+	faults []fault
+}
+
+// grids are all tables.
+var grids = []grid{
+	{"fault", steps, slices.Concat(faults, pastTheLimit)},
+	{"file", commands, tornFiles},
+	{"case", cases, several},
 }
 
 // faults are the rows of the table.
@@ -95,6 +123,10 @@ var faults = []fault{
 	{name: "controller interrupted twice", meddler: theCaller, begin: func(ctx context.Context, c *cell) error {
 		return errors.Join(signalController(syscall.SIGINT)(ctx, c), c.heard(ctx), signalController(syscall.SIGINT)(ctx, c))
 	}},
+
+	{name: "controller terminated twice at once", meddler: theCaller, graceful: true, holds: true, runs: program{"slow", 0}, begin: signalTwice(syscall.SIGTERM, syscall.SIGTERM)},
+	{name: "controller interrupted and terminated at once", meddler: theCaller, graceful: true, holds: true, runs: program{"slow", 0}, begin: signalTwice(syscall.SIGINT, syscall.SIGTERM)},
+	{name: "controller stopped as the program ends", meanwhile: true, program: true, begin: signalController(syscall.SIGSTOP), finish: signalController(syscall.SIGCONT)},
 
 	{name: "engine killed (live-restore)", restore: true, begin: killEngine, finish: startEngine},
 	{name: "engine killed (live-restore) as the program ends", restore: true, meanwhile: true, program: true, begin: killEngine, finish: startEngine},
@@ -116,31 +148,12 @@ var faults = []fault{
 	{name: "container removed", meddler: anOperator, ends: true, container: true, begin: func(ctx context.Context, c *cell) error {
 		return ifRunning(c.lab.engine.api.ContainerRemove(ctx, c.container(), container.RemoveOptions{Force: true}))
 	}},
-	{name: "container killed", meddler: anOperator, ends: true, container: true, begin: signalContainer("KILL")},
-	{name: "container terminated", meddler: anOperator, ends: true, container: true, begin: signalContainer("TERM")},
+	{name: "container killed", meddler: operatorKill, ends: true, container: true, begin: signalContainer("KILL")},
+	{name: "container terminated", meddler: operatorTerm, ends: true, container: true, begin: signalContainer("TERM")},
 	{name: "container stopped", meddler: anOperator, ends: true, container: true, begin: func(ctx context.Context, c *cell) error {
 		return ifRunning(c.lab.engine.api.ContainerStop(ctx, c.container(), container.StopOptions{}))
 	}},
-	{name: "container paused", container: true, begin: func(ctx context.Context, c *cell) error {
-		var err error
-		late := until(ctx, stepPatience, "the container to be paused", func() bool { // on a busy machine runc gives up: "unable to freeze"
-			err = ifRunning(c.lab.engine.api.ContainerPause(ctx, c.container()))
-			return err == nil
-		})
-		if late == nil || c.step.name == "result" { // it may be about to end
-			return nil
-		}
-		return errors.Join(late, err)
-	}, finish: func(ctx context.Context, c *cell) error {
-		now, err := c.lab.engine.api.ContainerInspect(ctx, c.container())
-		if err != nil || !now.State.Paused {
-			return ifRunning(err)
-		}
-		if err := c.lab.engine.api.ContainerUnpause(ctx, c.container()); c.step.name != "result" {
-			return err
-		}
-		return nil // as above
-	}},
+	{name: "container paused", container: true, begin: pause, finish: unpause},
 	{name: "container restarted", meddler: anOperator, ends: true, container: true, begin: func(ctx context.Context, c *cell) error {
 		err := ifRunning(c.lab.engine.api.ContainerRestart(ctx, c.container(), container.StopOptions{}))
 		if now, lookErr := c.lab.engine.api.ContainerInspect(ctx, c.container()); lookErr != nil || !now.State.Running {
@@ -166,6 +179,13 @@ var faults = []fault{
 	{name: "final full", disk: "final", meddler: theMachine, begin: fill},
 	{name: "final read-only", disk: "final", meddler: theMachine, begin: readOnly},
 
+	{name: "final replaced by a file", container: true, begin: replaceFinal(func(final, _ string) error {
+		return os.WriteFile(final, []byte(own), 0o644)
+	})},
+	{name: "final replaced by a link", container: true, begin: replaceFinal(func(final, other string) error {
+		return os.Symlink(other, final)
+	})},
+
 	{name: "engine's disk full", disk: "engine", meddler: theMachine, begin: fill},
 
 	{name: "record deleted", erases: true, begin: deleteRecord},
@@ -189,6 +209,76 @@ var faults = []fault{
 	{name: "clock an hour behind", begin: stepClock(-time.Hour)},
 }
 
+// shortLimit is the time limit of a program that is to reach it, with its grace.
+const (
+	shortLimit = 3 * time.Second
+	shortGrace = time.Second
+)
+
+// controllerSlack is how long a controller waits for the end of a program after its time limit and its
+// grace; a little more than that.
+const controllerSlack = 2500 * time.Millisecond
+
+// pastTheLimit are the rows in which the controller does not see what happens around the time limit of
+// the program: it looks again only when it must think that the limit has ended the program.
+var pastTheLimit = func() []fault {
+	var rows []fault
+	for _, blind := range []fault{
+		{name: "engine killed (live-restore)", restore: true, begin: killEngine, finish: startEngine},
+		{name: "connection cut", begin: cutConnection(true), finish: cutConnection(false)},
+		{name: "controller stopped", begin: signalController(syscall.SIGSTOP), finish: signalController(syscall.SIGCONT)},
+	} {
+		blind.program, blind.limit = true, shortLimit
+		back := blind.finish
+		blind.finish = func(ctx context.Context, c *cell) error { return errors.Join(c.outlast(ctx), back(ctx, c)) }
+		row := blind
+		row.name, row.holds = blind.name+" past the time limit", true
+		rows = append(rows, row)
+		row = blind
+		row.name, row.meanwhile = blind.name+" past the time limit (own end)", true
+		rows = append(rows, row)
+		for _, by := range []struct {
+			name    string
+			meddler meddler
+			signal  syscall.Signal
+		}{{"terminated", operatorTerm, syscall.SIGTERM}, {"killed", operatorKill, syscall.SIGKILL}} {
+			row = blind
+			row.name, row.ends, row.meddler = blind.name+" past the time limit ("+by.name+")", true, by.meddler
+			if blind.restore { // there is no engine to send it
+				row.meddler, row.begin = aNeighbor, killEngineAndInit(by.signal)
+			} else {
+				row.begin = func(ctx context.Context, c *cell) error {
+					return errors.Join(blind.begin(ctx, c), signalContainer(strings.TrimPrefix(unix.SignalName(by.signal), "SIG"))(ctx, c))
+				}
+			}
+			rows = append(rows, row)
+		}
+	}
+	paused := fault{meddler: aPauser, program: true, limit: shortLimit, holds: true, begin: pause}
+	for _, until := range []struct {
+		name string
+		wait func(*cell, context.Context) error
+	}{{"past", (*cell).outlast}, {"before", (*cell).blink}} {
+		paused.name = "container paused " + until.name + " the time limit"
+		paused.finish = func(ctx context.Context, c *cell) error { return errors.Join(until.wait(c, ctx), unpause(ctx, c)) }
+		rows = append(rows, paused)
+	}
+	return rows
+}()
+
+// outlast waits until the time limit of the program, its grace and the patience of the controller
+// are over.
+func (c *cell) outlast(ctx context.Context) error {
+	pauseFor(ctx, shortLimit+shortGrace+controllerSlack)
+	return ctx.Err()
+}
+
+// blink waits for less than the time limit.
+func (c *cell) blink(ctx context.Context) error {
+	pauseFor(ctx, shortLimit/3)
+	return ctx.Err()
+}
+
 // applies reports whether a fault can happen at a step.
 func (f fault) applies(s step) bool {
 	switch {
@@ -209,6 +299,72 @@ func signalController(s syscall.Signal) func(context.Context, *cell) error {
 			<-c.over
 		}
 		return nil
+	}
+}
+
+// signalTwice sends two signals within a millisecond, as a service manager and a terminal do that end
+// a group of processes: they are one.
+func signalTwice(first, second syscall.Signal) func(context.Context, *cell) error {
+	return func(ctx context.Context, c *cell) error {
+		err := signalController(first)(ctx, c)
+		pauseFor(ctx, time.Millisecond)
+		return errors.Join(err, signalController(second)(ctx, c))
+	}
+}
+
+func cutConnection(away bool) func(context.Context, *cell) error {
+	return func(_ context.Context, c *cell) error {
+		c.proxy.cut(away)
+		return nil
+	}
+}
+
+// killEngineAndInit kills the engine, and sends the container a signal that it does not learn of.
+func killEngineAndInit(s syscall.Signal) func(context.Context, *cell) error {
+	return func(ctx context.Context, c *cell) error {
+		now, err := c.lab.engine.api.ContainerInspect(ctx, c.container())
+		if err != nil {
+			return err
+		}
+		if now.State.Pid == 0 {
+			return errors.New("the container has no process")
+		}
+		return errors.Join(killEngine(ctx, c), syscall.Kill(now.State.Pid, s))
+	}
+}
+
+func pause(ctx context.Context, c *cell) error {
+	var err error
+	late := until(ctx, stepPatience, "the container to be paused", func() bool { // on a busy machine runc gives up: "unable to freeze"
+		err = ifRunning(c.lab.engine.api.ContainerPause(ctx, c.container()))
+		return err == nil
+	})
+	if late == nil || c.step.name == "result" { // it may be about to end
+		return nil
+	}
+	return errors.Join(late, err)
+}
+
+func unpause(ctx context.Context, c *cell) error {
+	now, err := c.lab.engine.api.ContainerInspect(ctx, c.container())
+	if err != nil || !now.State.Paused {
+		return ifRunning(err)
+	}
+	if err := c.lab.engine.api.ContainerUnpause(ctx, c.container()); c.step.name != "result" {
+		return err
+	}
+	return nil // it may be about to end
+}
+
+// replaceFinal moves ./final away, and puts something else of the user in its place: final is its
+// path, other another directory.
+func replaceFinal(put func(final, other string) error) func(context.Context, *cell) error {
+	return func(_ context.Context, c *cell) error {
+		c.moved = filepath.Join(filepath.Dir(c.final()), "moved")
+		if err := errors.Join(os.Rename(c.final(), c.moved), os.Mkdir(c.other(), 0o755), os.WriteFile(filepath.Join(c.other(), "theirs"), []byte(own), 0o644)); err != nil {
+			return err
+		}
+		return put(c.final(), c.other())
 	}
 }
 

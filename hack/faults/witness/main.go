@@ -12,8 +12,11 @@
 //	witness KIND CODE TOKEN
 //
 // It pauses three times, until ./input/go1, go2 and go3 exist. KIND "plain" dies of
-// SIGTERM; "polite" ends with code 0 when it gets one. As an interpreter it takes the words
-// from the first line of the script, a comment, and pauses for a moment each time.
+// SIGTERM; "polite" ends with code 0 when it gets one; "slow" does so half a second later,
+// and leaves its answer before. "busy" computes while it pauses; "idle" sleeps for three
+// seconds instead of its first pause. These two keep to two processors, whatever the machine has.
+// As an interpreter it takes the words from the first line of the script, a comment, and
+// pauses for a moment each time, unless a fourth word is "wait".
 package main
 
 import (
@@ -21,14 +24,24 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// moment is a pause of a program that nobody lets go on.
-const moment = 100 * time.Millisecond
+const (
+	// moment is a pause of a program that nobody lets go on.
+	moment = 100 * time.Millisecond
+	// lastWords is how long a slow program takes to end, nap how long an idle one sleeps.
+	lastWords = 500 * time.Millisecond
+	nap       = 3 * time.Second
+	// look is the interval at which a program looks whether it may go on.
+	look = 2 * time.Millisecond
+)
 
 func main() {
 	kind, code, token, wait := arguments()
@@ -44,25 +57,47 @@ func main() {
 			fail(err)
 		}
 	}
-	if kind == "polite" {
+	answer := func() {
+		if err := os.WriteFile("final/answer", []byte(strings.Repeat(token+"\n", 1<<12)), 0o644); err != nil {
+			fail(err)
+		}
+	}
+	switch kind {
+	case "polite", "slow":
 		asked := make(chan os.Signal, 1)
 		signal.Notify(asked, syscall.SIGTERM)
 		go func() {
 			<-asked
 			note("term")
+			if kind == "slow" {
+				time.Sleep(lastWords)
+				answer()
+			}
 			note("end 0")
 			os.Exit(0)
 		}()
+	case "busy", "idle":
+		if err := keepToTwo(); err != nil {
+			fail(err)
+		}
 	}
 	pause := func(n int) {
-		if !wait {
+		switch {
+		case kind == "idle" && n == 1:
+			time.Sleep(nap)
+			return
+		case !wait:
 			time.Sleep(moment)
 		}
 		for wait {
 			if _, err := os.Stat("input/go" + strconv.Itoa(n)); err == nil {
 				return
 			}
-			time.Sleep(2 * time.Millisecond)
+			if kind != "busy" {
+				time.Sleep(look)
+			}
+			for end := time.Now().Add(look); kind == "busy" && time.Now().Before(end); {
+			}
 		}
 	}
 	note("start %s", token)
@@ -70,9 +105,7 @@ func main() {
 	fmt.Println("Final Validation Performance: 0.222")
 	note("score 0.222")
 	pause(2)
-	if err := os.WriteFile("final/answer", []byte(strings.Repeat(token+"\n", 1<<12)), 0o644); err != nil {
-		fail(err)
-	}
+	answer()
 	fmt.Println("Final Validation Performance: 0.585")
 	note("score 0.585")
 	pause(3)
@@ -91,6 +124,9 @@ func arguments() (kind string, code int, token string, wait bool) {
 		}
 		line, _ := bufio.NewReader(script).ReadString('\n')
 		args = strings.Fields(strings.TrimPrefix(line, "#"))
+		if wait = len(args) == 4 && args[3] == "wait"; wait {
+			args = args[:3]
+		}
 	}
 	if len(args) != 3 {
 		fail(fmt.Errorf("want KIND CODE TOKEN, got %q", args))
@@ -100,6 +136,22 @@ func arguments() (kind string, code int, token string, wait bool) {
 		fail(err)
 	}
 	return args[0], code, args[2], wait
+}
+
+// keepToTwo keeps this program to the first two processors that it may use, so that few programs
+// are too many on any machine.
+func keepToTwo() error {
+	runtime.LockOSThread() // the other threads do nothing for long
+	var all, two unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return err
+	}
+	for cpu := range len(all) * 64 {
+		if all.IsSet(cpu) && two.Count() < 2 {
+			two.Set(cpu)
+		}
+	}
+	return unix.SchedSetaffinity(0, &two)
 }
 
 // failed is the exit code of a witness that could not do its work.
