@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,8 @@ import (
 )
 
 func (l *Log) locked(do func() error) error {
-	lock, err := fsx.LockWait(l.dir)
+	// No result is dropped because its caller gave up.
+	lock, err := fsx.LockWait(context.Background(), l.dir)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"syscall"
 )
 
 // Lines is the form of a file that only grows, one line at a time, such as a log. A crash
@@ -151,19 +150,4 @@ func (l Lines) repair(file *os.File) (size int64, err error) {
 		return 0, errors.New("the last line has no end, and is not one of this kind of file")
 	}
 	return from + int64(at), file.Truncate(from + int64(at))
-}
-
-// LockWait takes the lock of a directory, as [LockPath] does, but waits while another one
-// holds it. It is for locks that are held for a few writes only.
-func LockWait(dir string) (io.Closer, error) {
-	opened, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = syscall.Flock(int(opened.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			return lockedDir{opened}, nil // a file system without locks locks nothing
-		}
-	}
 }

@@ -1,6 +1,8 @@
 package fsx_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,7 +98,7 @@ func TestLockWait(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 20 {
-				lock, err := fsx.LockWait(dir)
+				lock, err := fsx.LockWait(t.Context(), dir)
 				if err != nil {
 					t.Error(err)
 					return
@@ -117,4 +119,25 @@ func TestLockWait(t *testing.T) {
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, strings.Repeat(form.Start+"\n", 320), string(got))
+}
+
+// TestLockWaitEndsWithItsCaller: nobody waits longer for a lock than he wants to, and gets none for an
+// error of the system.
+func TestLockWaitEndsWithItsCaller(t *testing.T) {
+	dir := t.TempDir()
+	held, err := fsx.LockWait(t.Context(), dir)
+	require.NoError(t, err)
+	gaveUp := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		_, err := fsx.LockWait(ctx, dir)
+		waited <- err
+	}()
+	cancel(gaveUp)
+	require.ErrorIs(t, <-waited, gaveUp)
+	require.NoError(t, held.Close())
+	again, err := fsx.LockWait(t.Context(), dir) // also if the one that gave up has it for a moment
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
 }

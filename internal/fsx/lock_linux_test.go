@@ -30,7 +30,7 @@ func TestLocksAreFreeOnceClosed(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ lock, again func() (io.Closer, error) }{
 		"of a directory":          {directory, directory},
-		"of a directory, awaited": {func() (io.Closer, error) { return fsx.LockWait(dir) }, directory},
+		"of a directory, awaited": {func() (io.Closer, error) { return fsx.LockWait(t.Context(), dir) }, directory},
 		"of bytes":                {bytes, bytes},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@
 package fsx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -262,10 +263,52 @@ func lock(dir *os.File, err error) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.Join(ErrLocked, dir.Close())
+	if err := flock(dir, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, dir.Close())
 	}
 	return lockedDir{dir}, nil
+}
+
+// LockWait takes the lock of a directory, as [LockPath] does, but waits while another one holds it,
+// at most until ctx ends. It is for locks that are held for a few writes only.
+func LockWait(ctx context.Context, dir string) (io.Closer, error) {
+	opened, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = flock(opened, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, ErrLocked) {
+		taken := make(chan error, 1)
+		go func() { taken <- flock(opened, syscall.LOCK_EX) }()
+		select {
+		case err = <-taken:
+		case <-ctx.Done():
+			go func() { // the kernel ends this wait with the lock only
+				<-taken
+				_ = lockedDir{opened}.Close() // nobody has it
+			}()
+			return nil, &fs.PathError{Op: "lock", Path: dir, Err: context.Cause(ctx)}
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return lockedDir{opened}, nil
+}
+
+// flock takes a lock of an open directory. One that is taken is [ErrLocked]. A file system without
+// locks locks nothing, without an error.
+func flock(dir *os.File, how int) error {
+	for {
+		switch err := syscall.Flock(int(dir.Fd()), how); {
+		case err == nil, errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.EOPNOTSUPP):
+			return nil
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return ErrLocked
+		case !errors.Is(err, syscall.EINTR):
+			return &fs.PathError{Op: "lock", Path: dir.Name(), Err: err}
+		}
+	}
 }
 
 // lockedDir frees the lock before it closes the directory. Closing alone does not free it at

@@ -27,13 +27,13 @@ func TestClaim(t *testing.T) {
 	require.Equal(t, []string{"lost", "no-journal", "over"}, orphans)
 
 	later := time.Now().Add(time.Hour)
-	_, err = s.Claim("alive", later)
+	_, err = s.Claim(t.Context(), "alive", later)
 	require.ErrorIs(t, err, record.ErrRunning)
-	_, err = s.Claim("nowhere", later)
+	_, err = s.Claim(t.Context(), "nowhere", later)
 	require.ErrorIs(t, err, record.ErrNoRecord)
-	_, err = s.Claim("no-journal", later)
+	_, err = s.Claim(t.Context(), "no-journal", later)
 	require.ErrorIs(t, err, record.ErrNoJournal)
-	_, err = s.Claim("beginning", later)
+	_, err = s.Claim(t.Context(), "beginning", later)
 	require.ErrorIs(t, err, record.ErrRunning, "it is about to write its journal")
 
 	// One of many gets it, and after it gave up another one.
@@ -42,7 +42,7 @@ func TestClaim(t *testing.T) {
 		claims := make(chan record.Journal, 8)
 		for range cap(claims) {
 			got.Go(func() {
-				if note, err := s.Claim("lost", later); err == nil {
+				if note, err := s.Claim(t.Context(), "lost", later); err == nil {
 					claims <- note
 				}
 			})
@@ -59,7 +59,7 @@ func TestClaim(t *testing.T) {
 		require.Equal(t, owner.This().String(), now.Owner)
 		require.True(t, now.Adopted)
 		require.WithinDuration(t, later, now.Deadline, 0)
-		require.NoError(t, s.Disclaim("lost", note.Deadline))
+		require.NoError(t, s.Disclaim(t.Context(), "lost", note.Deadline))
 		now, err = s.Journal("lost")
 		require.NoError(t, err)
 		require.True(t, now.Deadline.Equal(note.Deadline))
@@ -73,5 +73,5 @@ func TestClaim(t *testing.T) {
 	orphans, err = s.Orphans()
 	require.NoError(t, err)
 	require.Empty(t, orphans)
-	require.NoError(t, s.Disclaim("nowhere", later), "its record was removed")
+	require.NoError(t, s.Disclaim(t.Context(), "nowhere", later), "its record was removed")
 }

@@ -33,7 +33,7 @@ type Filter struct {
 // StatusNames are the values of [Filter.Status]: the states of a run without a result,
 // [AnySuccess], [AnyFailure], and the statuses of results.
 func StatusNames() []string {
-	names := []string{string(Running), string(Lost), AnySuccess, AnyFailure}
+	names := []string{string(Running), string(Lost), string(Unreadable), AnySuccess, AnyFailure}
 	for _, s := range result.Statuses() {
 		names = append(names, s.String())
 	}

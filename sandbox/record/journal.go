@@ -1,6 +1,7 @@
 package record
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,22 +90,28 @@ const JournalSchema = "evalbox/journal/v1"
 
 // Journal reads the journal of a record. A record whose owner died early has none, and that of
 // another may have been deleted: it then only has an ID, the time of the directory and, until
-// the run is settled, the owner that began the run.
+// the run is settled, the owner that began the run. So has a damaged journal, with an [ErrUnreadable].
 func (s *Store) Journal(id string) (Journal, error) {
-	dir := filepath.Join(s.RunsDir(), id)
+	dir := s.RecordDir(id)
 	var note Journal
-	err := ReadJSON(filepath.Join(dir, JournalFile), &note)
-	if errors.Is(err, fs.ErrNotExist) {
-		info, statErr := os.Stat(dir)
-		if statErr != nil {
-			return Journal{}, fmt.Errorf("run %q: %w", id, ErrNoRecord)
+	text, err := os.ReadFile(filepath.Join(dir, JournalFile))
+	if err == nil {
+		if json.Unmarshal(text, &note) == nil && note.Schema == JournalSchema {
+			return note, nil
 		}
-		return Journal{ID: id, Created: info.ModTime().UTC(), Owner: s.begunBy(id)}, nil
+		err = damaged(id, JournalFile, text)
 	}
-	if err != nil {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrUnreadable) {
 		return Journal{}, fmt.Errorf("record %s: %w", id, err)
 	}
-	return note, nil
+	info, statErr := os.Stat(dir)
+	if statErr != nil {
+		return Journal{}, fmt.Errorf("run %q: %w", id, ErrNoRecord)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return Journal{ID: id, Created: info.ModTime().UTC(), Owner: s.begunBy(id)}, err
 }
 
 // State returns the state of a run without a result. An owner that cannot be seen from here
@@ -126,23 +133,17 @@ func (j Journal) State(now time.Time) State {
 	return Lost
 }
 
-// State returns the state of one record, without reading its result.
+// State returns the state of one record.
 func (s *Store) State(id string) (State, error) {
 	_, state, err := s.Look(id)
 	return state, err
 }
 
 // Look returns the journal and the state of one record as of one moment: another process may
-// claim the run at any time. The journal of a finished run is empty if it cannot be read.
+// claim the run at any time. A damaged journal only has what [Store.Journal] says.
 func (s *Store) Look(id string) (Journal, State, error) {
-	note, err := s.Journal(id)
-	if _, noResult := os.Stat(filepath.Join(s.RunsDir(), id, ResultFile)); noResult == nil {
-		return note, Finished, nil
-	}
-	if err != nil {
-		return Journal{}, "", err
-	}
-	return note, note.State(time.Now()), nil
+	r, note, err := s.read(id, briefForms)
+	return note, r.State, err
 }
 
 // Claim makes this process the owner of a run whose owner is dead, until the deadline if other
@@ -150,11 +151,11 @@ func (s *Store) Look(id string) (Journal, State, error) {
 // The run may have its result: something of it may be left on the engine. Of several
 // processes, and of several calls in one process, exactly one succeeds. A run whose owner
 // lives, or may live, is [ErrRunning].
-func (s *Store) Claim(id string, deadline time.Time) (note Journal, err error) {
+func (s *Store) Claim(ctx context.Context, id string, deadline time.Time) (note Journal, err error) {
 	if err := s.Trusted(); err != nil {
 		return Journal{}, err
 	}
-	err = s.change(id, func(j *Journal) error {
+	err = s.change(ctx, id, func(j *Journal) error {
 		if j.State(time.Now()) == Running {
 			return fmt.Errorf("run %s: %w: its owner, %s, lives", id, ErrRunning, j.by())
 		}
@@ -167,23 +168,23 @@ func (s *Store) Claim(id string, deadline time.Time) (note Journal, err error) {
 
 // Disclaim ends the ownership of this process for a run that it did not finish, and sets the
 // deadline that it had before. Anybody may claim the run at once.
-func (s *Store) Disclaim(id string, deadline time.Time) error {
-	err := s.change(id, func(j *Journal) error {
+func (s *Store) Disclaim(ctx context.Context, id string, deadline time.Time) error {
+	err := s.change(ctx, id, func(j *Journal) error {
 		if j.Owner == owner.This().String() {
 			j.Owner, j.Deadline = "", deadline
 		}
 		return nil
 	})
-	if errors.Is(err, ErrNoRecord) {
-		return nil
+	if errors.Is(err, ErrNoRecord) || errors.Is(err, ErrUnreadable) {
+		return nil // nobody owns it
 	}
 	return err
 }
 
 // change changes a journal while no other process changes it.
-func (s *Store) change(id string, do func(*Journal) error) (err error) {
+func (s *Store) change(ctx context.Context, id string, do func(*Journal) error) (err error) {
 	dir := s.RecordDir(id)
-	lock, err := fsx.LockWait(dir)
+	lock, err := fsx.LockWait(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("run %q: %w", id, ErrNoRecord)
 	}
@@ -233,7 +234,7 @@ func (s *Store) Orphans() ([]string, error) {
 		switch note, err := s.Journal(entry.Name()); {
 		case errors.Is(err, ErrNoRecord):
 			errs = append(errs, s.Settle(entry.Name()))
-		case err != nil:
+		case err != nil && !errors.Is(err, ErrUnreadable):
 			errs = append(errs, err)
 		case note.State(time.Now()) == Lost:
 			orphans = append(orphans, entry.Name())

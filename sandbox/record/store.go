@@ -35,6 +35,9 @@ var (
 	ErrNoSpace = errors.New("not enough disk space")
 	// ErrNoRecord means that no run with this ID is recorded.
 	ErrNoRecord = errors.New("no such run")
+	// ErrUnreadable means that a file of a record is damaged. Processes replace these files as a whole,
+	// so the power failed, or the disk did.
+	ErrUnreadable = errors.New("cannot be read")
 )
 
 // Files of a record directory.
@@ -88,6 +91,9 @@ const (
 	Finished State = "finished"
 	// Lost means that there is no result, and that the owner is dead or cannot be seen.
 	Lost State = "lost"
+	// Unreadable means that the result is damaged, or that there is none and nobody can get it: the
+	// owner is dead or cannot be seen, and the plan or the journal is damaged.
+	Unreadable State = "unreadable"
 )
 
 // Record is one run on disk.
@@ -95,10 +101,12 @@ type Record struct {
 	ID, Dir string
 	State   State
 	Created time.Time
-	// Spec is the zero Spec if the run ended before its plan was written.
+	// Spec is the zero Spec if the run ended before its plan was written, or if the plan is damaged.
 	Spec spec.Spec
-	// Result is nil until the run is finished.
+	// Result is nil until the run is finished, and if the result is damaged.
 	Result *result.Result
+	// Damage is an [ErrUnreadable] that names a damaged file; nil if there is none.
+	Damage error
 }
 
 // StdoutPath returns the file of stdout.
@@ -266,8 +274,8 @@ func (s *Store) IDs() ([]string, error) {
 }
 
 // List returns all records, oldest first, without the texts of their streams, which can have
-// megabytes. The error names the records that cannot be read; the others are returned
-// nevertheless.
+// megabytes. A damaged record is one of them; see [Unreadable]. The error names the records whose files
+// the system does not let this process read; the others are returned nevertheless.
 func (s *Store) List() ([]Record, error) {
 	return s.list(wholeForms, func(r *Record) {
 		if r.Result != nil {
@@ -331,8 +339,9 @@ type forms struct {
 	result func(text []byte) (result.Result, error)
 }
 
-var wholeForms = forms{result: result.Decode, spec: func(text []byte) (whole spec.Spec, err error) {
-	err = json.Unmarshal(text, &whole)
+var wholeForms = forms{result: result.Decode, spec: func(text []byte) (spec.Spec, error) {
+	var whole spec.Spec
+	err := json.Unmarshal(text, &whole)
 	return whole, err
 }}
 
@@ -372,39 +381,99 @@ var endMembers = map[string]bool{
 }
 
 func (s *Store) load(id string, as forms) (Record, error) {
-	record := Record{ID: id, Dir: filepath.Join(s.RunsDir(), id), State: Lost}
+	record, _, err := s.read(id, as)
+	return record, err
+}
+
+// read reads a record and its journal, as of one moment.
+func (s *Store) read(id string, as forms) (Record, Journal, error) {
+	record := Record{ID: id, Dir: s.RecordDir(id), State: Lost}
 	note, err := s.Journal(id)
-	if err != nil {
-		return Record{}, err
+	switch {
+	case errors.Is(err, ErrUnreadable):
+		record.Damage = err
+	case err != nil:
+		return Record{}, Journal{}, err
 	}
 	record.Created = note.Created
-	text, err := os.ReadFile(filepath.Join(record.Dir, SpecFile))
-	if err == nil {
-		if record.Spec, err = as.spec(text); err != nil {
-			err = fmt.Errorf("%s: %w", SpecFile, err)
-		}
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Record{}, fmt.Errorf("record %s: %w", id, err)
+	if err := record.readSpec(as, note.Container != ""); err != nil {
+		return Record{}, Journal{}, err
 	}
 	if as.result == nil {
-		return record, nil
+		return record, note, nil
 	}
-	text, err = os.ReadFile(filepath.Join(record.Dir, ResultFile))
+	text, err := record.readFile(ResultFile)
 	switch {
-	case err == nil:
+	case err != nil:
+		return Record{}, Journal{}, err
+	case text != nil:
 		decoded, err := as.result(text)
 		if err != nil {
-			return Record{}, fmt.Errorf("record %s: %w", id, err)
+			record.State, record.Damage = Unreadable, damaged(id, ResultFile, text)
+			break
 		}
 		record.Result, record.State = &decoded, Finished
-	case !errors.Is(err, fs.ErrNotExist):
-		return Record{}, fmt.Errorf("record %s: %w", id, err)
 	default:
 		record.State = note.State(time.Now())
+		if record.State == Lost && record.Damage != nil {
+			record.State = Unreadable
+		}
 	}
-	return record, nil
+	return record, note, nil
 }
+
+// readSpec reads the plan. planned says that there must be one: it is written before the journal that
+// names a container.
+func (r *Record) readSpec(as forms, planned bool) error {
+	text, err := r.readFile(SpecFile)
+	if err != nil {
+		return err
+	}
+	if text == nil && !planned {
+		return nil
+	}
+	if read, err := as.spec(text); err == nil && read.Schema == spec.SchemaV1 {
+		r.Spec = read
+	} else if r.Damage == nil {
+		r.Damage = damaged(r.ID, SpecFile, text)
+	}
+	return nil
+}
+
+// readFile reads a file of a record; nil if there is none.
+func (r *Record) readFile(name string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(r.Dir, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	return text, nil
+}
+
+// damaged is an [ErrUnreadable] of a file of a record, which has this text; nil if the file is missing.
+func damaged(id, file string, text []byte) error {
+	switch {
+	case text == nil:
+		return &damageError{id, file, "it is missing"}
+	case len(text) == 0:
+		return &damageError{id, file, "it is empty"}
+	}
+	return &damageError{id, file, "its content is damaged"}
+}
+
+type damageError struct{ id, file, why string }
+
+func (e *damageError) Error() string {
+	return fmt.Sprintf("run %s: its %s %v: %s", e.id, e.file, ErrUnreadable, e.why)
+}
+
+func (e *damageError) Hint() string {
+	return "end what is left of the run, and delete its record with its logs and outputs, with: sandbox rm " + e.id
+}
+
+func (e *damageError) Is(target error) bool { return target == ErrUnreadable }
 
 // RequestStop asks the owner of a run to end it as if its caller had canceled it, with now set
 // without the grace period. It does not wait. An owner that dies first leaves the request to the
@@ -471,9 +540,9 @@ func (s *Store) lentBy(id string) (path string, lent bool) {
 	if err != nil || !note.Final.Granted || fsx.Within(note.Final.Path, filepath.Join(s.RunsDir(), id)) {
 		return "", false
 	}
-	info, err := os.Stat(note.Final.Path)
-	if err != nil {
-		return "", false
+	info, err := os.Lstat(note.Final.Path)
+	if err != nil || !info.IsDir() {
+		return "", false // something else took its place
 	}
 	uid, _, ok := fsx.OwnerOf(info)
 	return note.Final.Path, ok && uid == note.Final.ToUID && uid != note.Final.UID

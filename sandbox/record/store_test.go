@@ -3,6 +3,8 @@
 package record_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -183,35 +186,109 @@ func TestRemove(t *testing.T) {
 	require.Equal(t, []string{"running"}, ids(records))
 }
 
-func TestDamagedRecordsAreNamedAndTheOthersListed(t *testing.T) {
+// TestDamagedRecordsAreListed: a damaged file is a state of its record, never an error of the others.
+// Only what a live process may still replace, and the plan and the journal of a run that has its
+// result, make no record unreadable.
+func TestDamagedRecordsAreListed(t *testing.T) {
 	s := recordtest.Open(t)
 	recordtest.Add(t, s, "good", recordtest.DeadOwner(), noon, true)
-	damage := map[string]struct{ file, text string }{
-		"bad-journal":   {record.JournalFile, "{"},
-		"empty-journal": {record.JournalFile, ""},
-		"bad-spec":      {record.SpecFile, "[]"},
-		"bad-result":    {record.ResultFile, "not json"},
-		"empty-result":  {record.ResultFile, ""},
-		"foreign":       {record.ResultFile, `{"schema":"evalbox/result/v99"}`},
-		"no-status":     {record.ResultFile, fmt.Sprintf(`{"schema":%q}`, result.SchemaV1)},
+	want := map[string]record.State{"good": record.Finished}
+	damage := func(id, file, text string, by owner.Owner, finished bool, state record.State) {
+		t.Helper()
+		dir := recordtest.Add(t, s, id, by, noon, finished)
+		recordtest.BegunBy(t, s, id, by)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		want[id] = state
 	}
-	for id, d := range damage {
-		dir := recordtest.Add(t, s, id, recordtest.DeadOwner(), noon, true)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, d.file), []byte(d.text), 0o600))
+	for i, text := range []string{"", "{", "{}", "null", "\x00\x00\x00", `{"schema":"evalbox/other/v1"}`, "not json"} {
+		for _, file := range []string{record.JournalFile, record.SpecFile} {
+			damage(fmt.Sprintf("lost-%s-%d", file, i), file, text, recordtest.DeadOwner(), false, record.Unreadable)
+			damage(fmt.Sprintf("alive-%s-%d", file, i), file, text, owner.This(), false, record.Running)
+			damage(fmt.Sprintf("over-%s-%d", file, i), file, text, recordtest.DeadOwner(), true, record.Finished)
+		}
+		damage(fmt.Sprintf("result-%d", i), record.ResultFile, text, recordtest.DeadOwner(), true, record.Unreadable)
 	}
+	damage("no-status", record.ResultFile, fmt.Sprintf(`{"schema":%q}`, result.SchemaV1), recordtest.DeadOwner(), true, record.Unreadable)
+	dir := recordtest.Add(t, s, "no-spec", recordtest.DeadOwner(), noon, false)
+	require.NoError(t, os.Remove(filepath.Join(dir, record.SpecFile)))
+	want["no-spec"] = record.Unreadable
 	treetest.Write(t, s.RunsDir(), map[string]string{"a file that is no record": "x"})
+
+	for name, list := range map[string]func() ([]record.Record, error){"whole": s.List, "brief": s.ListBrief} {
+		records, err := list()
+		require.NoError(t, err, name)
+		got := map[string]record.State{}
+		for _, r := range records {
+			got[r.ID] = r.State
+			require.Equal(t, r.State == record.Finished, r.Result != nil, r.ID)
+			if r.ID == "good" {
+				require.NoError(t, r.Damage)
+				continue
+			}
+			require.ErrorIs(t, r.Damage, record.ErrUnreadable, r.ID)
+			require.ErrorContains(t, r.Damage, "run "+r.ID+": its ")
+			require.False(t, r.Created.IsZero(), r.ID)
+		}
+		require.Equal(t, want, got, name)
+	}
+	for id, state := range want {
+		got, err := s.State(id)
+		require.NoError(t, err)
+		require.Equal(t, state, got, id)
+		if state == record.Running {
+			require.ErrorIs(t, s.Remove(id), record.ErrRunning, id)
+			continue
+		}
+		require.NoError(t, s.Remove(id), "what nobody can read can still be deleted: %s", id)
+	}
+}
+
+// TestOrphansWithDamagedRecords: they are orphans as others are, and hide none.
+func TestOrphansWithDamagedRecords(t *testing.T) {
+	s := recordtest.Open(t)
+	recordtest.Add(t, s, "lost", recordtest.DeadOwner(), noon, false)
+	for id, by := range map[string]owner.Owner{"damaged": recordtest.DeadOwner(), "alive": owner.This()} {
+		dir := recordtest.Add(t, s, id, by, noon, false)
+		recordtest.BegunBy(t, s, id, by)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, record.JournalFile), nil, 0o600))
+	}
+	orphans, err := s.Orphans()
+	require.NoError(t, err)
+	require.Equal(t, []string{"damaged", "lost"}, orphans)
+	_, err = s.Claim(t.Context(), "damaged", noon)
+	require.ErrorIs(t, err, record.ErrUnreadable)
+	require.NoError(t, s.Disclaim(t.Context(), "damaged", noon), "nobody owns it")
+}
+
+// TestUnreadableFilesAreAnError: a file that the system does not let this process read is not damaged.
+func TestUnreadableFilesAreAnError(t *testing.T) {
+	s := recordtest.Open(t)
+	recordtest.Add(t, s, "good", recordtest.DeadOwner(), noon, true)
+	for _, file := range []string{record.JournalFile, record.SpecFile, record.ResultFile} {
+		dir := recordtest.Add(t, s, file, recordtest.DeadOwner(), noon, true)
+		require.NoError(t, os.Remove(filepath.Join(dir, file)))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, file), 0o700))
+		_, err := s.Get(file)
+		require.ErrorContains(t, err, "record "+file+": ")
+		require.NotErrorIs(t, err, record.ErrUnreadable)
+	}
 	records, err := s.List()
 	require.Equal(t, []string{"good"}, ids(records))
-	require.Equal(t, len(damage), strings.Count(err.Error(), "record "), "%v", err)
-	for id := range damage {
-		require.ErrorContains(t, err, "record "+id+":")
-		_, getErr := s.Get(id)
-		require.ErrorContains(t, getErr, "record "+id+":")
-	}
-	for id := range damage {
-		require.NoError(t, s.Remove(id), "what nobody can read can still be deleted")
-	}
-	_, err = s.List()
+	require.Equal(t, 3, strings.Count(err.Error(), "record "), "%v", err)
+}
+
+// TestClaimWaitsForTheLockOnly as long as its caller does.
+func TestClaimWaitsForTheLockOnly(t *testing.T) {
+	s := recordtest.Open(t)
+	lock, err := fsx.LockWait(t.Context(), recordtest.Add(t, s, "lost", recordtest.DeadOwner(), noon, false))
+	require.NoError(t, err)
+	gaveUp := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gaveUp)
+	_, err = s.Claim(ctx, "lost", noon)
+	require.ErrorIs(t, err, gaveUp)
+	require.NoError(t, lock.Close())
+	_, err = s.Claim(t.Context(), "lost", noon)
 	require.NoError(t, err)
 }
 
@@ -362,10 +439,12 @@ func TestListBrief(t *testing.T) {
 		before, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, []byte(damage), 0o600))
-		records, err := s.ListBrief()
-		require.ErrorContains(t, err, "record finished:", name)
-		require.Len(t, records, 4)
-		require.NotContains(t, ids(records), "finished")
+		w, err := s.Load("finished")
+		require.NoError(t, err)
+		r, err := s.LoadBrief("finished")
+		require.NoError(t, err)
+		require.Equal(t, []any{w.State, w.Damage.Error()}, []any{r.State, r.Damage.Error()})
+		require.ErrorContains(t, r.Damage, name)
 		require.NoError(t, os.WriteFile(path, before, 0o600))
 	}
 }
@@ -396,5 +475,5 @@ func BenchmarkListBrief(b *testing.B) {
 func TestFilterCheck(t *testing.T) {
 	require.NoError(t, record.Filter{Status: record.StatusNames(), Name: "a*[b]"}.Check())
 	require.ErrorContains(t, record.Filter{Name: "["}.Check(), "is not a pattern")
-	require.ErrorContains(t, record.Filter{Status: []string{"gone"}}.Check(), "must be one of running, lost, succeeded, failed, exited")
+	require.ErrorContains(t, record.Filter{Status: []string{"gone"}}.Check(), "must be one of running, lost, unreadable, succeeded, failed, exited")
 }

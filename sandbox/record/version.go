@@ -1,12 +1,14 @@
 package record
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 )
@@ -24,13 +26,18 @@ var versioned = []string{"locks", "open", "pool", "pool.sock", "runs", StateFile
 // VersionError reports a state directory of another version. Its records cannot be used.
 type VersionError struct {
 	Dir string
-	// Version is that of the directory. It is empty for records from before there were versions.
+	// Version is that of the directory. It is empty for records from before there were versions, and if
+	// [StateFile] is damaged.
 	Version string
+	Damaged bool
 	// Records are the paths to delete for an empty directory of this version.
 	Records []string
 }
 
 func (e *VersionError) Error() string {
+	if e.Damaged {
+		return fmt.Sprintf("state directory %q: its %s is damaged and names no version; this sandbox needs %s", e.Dir, StateFile, StateSchema)
+	}
 	if e.Version == "" {
 		return fmt.Sprintf("state directory %q: has records of an older sandbox, without a version; this one needs %s", e.Dir, StateSchema)
 	}
@@ -64,7 +71,7 @@ func (s *Store) hasVersion() (bool, error) {
 	if is.Schema == StateSchema {
 		return true, nil
 	}
-	other := &VersionError{Dir: s.dir, Version: is.Schema}
+	other := &VersionError{Dir: s.dir, Version: is.Schema, Damaged: err == nil && is.Schema == ""}
 	for _, name := range versioned {
 		entry := filepath.Join(s.dir, name)
 		if _, err := os.Lstat(entry); err == nil {
@@ -85,12 +92,17 @@ func (s *Store) hasJournals() bool {
 	return false
 }
 
+// versionPatience is how long to wait for a process that gives the directory its version: one write.
+const versionPatience = 10 * time.Second
+
 // setVersion gives a new state directory its version. Of several processes, the first one decides.
 func (s *Store) setVersion() (err error) {
 	if has, err := s.hasVersion(); has || err != nil {
 		return err
 	}
-	lock, err := fsx.LockWait(s.LocksDir())
+	ctx, cancel := context.WithTimeoutCause(context.Background(), versionPatience, errors.New("another process keeps it locked"))
+	defer cancel()
+	lock, err := fsx.LockWait(ctx, s.LocksDir())
 	if err != nil {
 		return StateError(s.LocksDir(), "cannot be locked", err)
 	}

@@ -45,7 +45,8 @@ func TestAnotherVersion(t *testing.T) {
 	tests := map[string]struct{ state, version, says string }{
 		"older":   {"", "", "has records of an older sandbox, without a version"},
 		"newer":   {`{"schema": "evalbox/state/v2", "more": []}`, "evalbox/state/v2", `has version "evalbox/state/v2"`},
-		"damaged": {`{"schema": "evalb`, "", "has records of an older sandbox, without a version"},
+		"damaged": {`{"schema": "evalb`, "", "its state.json is damaged and names no version"},
+		"empty":   {"\n", "", "its state.json is damaged and names no version"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -246,6 +247,10 @@ func (a *App) hint(err error) string {
 	var version *record.VersionError
 	if errors.As(err, &knows) {
 		return knows.Hint()
+	}
+	if errors.As(err, &version) && version.Damaged {
+		return fmt.Sprintf("if no other version of sandbox has used the directory, write the file again: echo '{\"schema\":%q}' > %s",
+			record.StateSchema, text.ShellWord(filepath.Join(version.Dir, record.StateFile)))
 	}
 	if errors.As(err, &version) {
 		remove := "rm -rf"

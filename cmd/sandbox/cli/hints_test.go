@@ -32,6 +32,7 @@ func TestHints(t *testing.T) {
 		"engine down":      {fmt.Errorf("asking the engine: %w", fmt.Errorf("%w: %w", sandbox.ErrEngineUnavailable, daemon)), []string{"is the engine running?"}},
 		"no image":         {&images.NotFoundError{Ref: "nosuch"}, []string{"sandbox image list"}},
 		"no space":         {fmt.Errorf("state directory: %w", record.ErrNoSpace), []string{"sandbox prune --older-than 7d"}},
+		"damaged version":  {&record.VersionError{Dir: "/a b", Damaged: true}, []string{`write the file again: echo '{"schema":"evalbox/state/v1"}' > '/a b/state.json'`}},
 		"other version":    {&record.VersionError{Records: []string{"/a b/runs", "/c/state.json"}}, []string{"rm -rf '/a b/runs' /c/state.json; then"}},
 		"no record":        {fmt.Errorf("run \"x\": %w", record.ErrNoRecord), []string{"sandbox ls"}},
 		"busy":             {fmt.Errorf("final: %w", sandbox.ErrBusy), []string{"sandbox ps"}},
