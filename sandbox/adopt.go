@@ -12,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -29,6 +30,8 @@ var (
 	// errNoJournal reports a run of which nothing is left: what it had on the engine was
 	// removed, and ./final was handed back with the files that are in it.
 	errNoJournal = fmt.Errorf("%w, and its journal is gone: it has no result", outcome.ErrOwnerDied)
+	// errLeft reports a run whose end is known, and which this process had no time to finish.
+	errLeft = errors.New("is left to the next process that adopts it")
 )
 
 // journalPatience is how long a controller may take between the record and its journal.
@@ -60,14 +63,17 @@ func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*resu
 }
 
 // adopt is Adopt. With onlyEnded set, a program that still runs is left alone with
-// [ErrStillRuns].
+// [ErrStillRuns], and one that has ended is left to another process when ctx ends.
 func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, onlyEnded bool) (*result.Result, error) {
-	if found.Result != nil {
+	switch {
+	case found.Result != nil:
 		return found.Result, r.tidy(ctx, found)
+	case found.State == record.Unreadable:
+		return nil, r.endUnreadable(ctx, found)
 	}
 	began := time.Now()
 	a := &run{runner: r, planned: planned{spec: found.Spec}, io: o.io, hooks: o.hooks}
-	note, err := r.store.Claim(found.ID, a.deadline(stage.PartSlack))
+	note, err := r.store.Claim(ctx, found.ID, a.deadline(stage.PartSlack))
 	if errors.Is(err, record.ErrNoJournal) {
 		return nil, r.settleUnknown(ctx, found, err)
 	}
@@ -77,9 +83,80 @@ func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, o
 	res, err := r.adoptClaimed(ctx, found, note, o, onlyEnded, began)
 	if res == nil {
 		// Somebody else may try.
-		err = errors.Join(err, r.store.Disclaim(found.ID, note.Deadline))
+		err = errors.Join(err, r.disclaim(ctx, found.ID, note.Deadline))
 	}
 	return res, err
+}
+
+// disclaim is [record.Store.Disclaim], also for a caller who has given up.
+func (r *Runner) disclaim(ctx context.Context, id string, deadline time.Time) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
+	defer cancel()
+	return r.store.Disclaim(ctx, id, deadline)
+}
+
+// endUnreadable ends a run that nobody can finish, because its record is damaged: what it has on the
+// engine is removed, its user ID and GPUs are given back, and ./final is handed back with the files
+// that are in it. The record stays, with the logs and outputs in it. The error says all that, and is an
+// [outcome.ErrOwnerDied].
+func (r *Runner) endUnreadable(ctx context.Context, found record.Record) (err error) {
+	damage := fmt.Errorf("%w, and it has no result: %w", outcome.ErrOwnerDied, found.Damage)
+	if !r.store.IsOpen(found.ID) {
+		return damage // that was done
+	}
+	if err := r.mayEnd(ctx, found.ID); err != nil {
+		return err
+	}
+	switch note, claimErr := r.store.Claim(ctx, found.ID, time.Now().Add(deadlineSlack)); {
+	case claimErr == nil:
+		defer func() { err = errors.Join(err, r.disclaim(ctx, found.ID, note.Deadline)) }()
+		if info, err := r.engine.Info(ctx); err != nil || note.Engine != "" && note.Engine != info.ID {
+			return errors.Join(err, fmt.Errorf("run %s: %w: its container is on another engine", found.ID, errElsewhere))
+		}
+	case !errors.Is(claimErr, record.ErrUnreadable):
+		return claimErr
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := errors.Join(r.removeLeft(ctx, found.ID), stage.Reclaim(r.store, found.ID), r.freeGPUs(ctx, found.ID), r.sweepUIDs(ctx)); err != nil {
+		return err
+	}
+	if err := r.store.Settle(found.ID); err != nil {
+		return err
+	}
+	return damage
+}
+
+// mayEnd returns an error if the owner of a container of a run may live: it cannot be seen from here,
+// and the deadline of the container is not over.
+func (r *Runner) mayEnd(ctx context.Context, id string) error {
+	containers, err := r.engine.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		if !r.isOf(id, c.Labels) || c.Labels[spec.LabelPart] != "" {
+			continue
+		}
+		seen := c
+		seen.Labels = r.look(c).ownedBy(c)
+		if remove, reason := collectable(seen, GCOptions{Kept: true}, time.Now()); !remove {
+			return fmt.Errorf("run %s: container %s: %s", id, c.Name, reason)
+		}
+	}
+	return nil
+}
+
+// freeGPUs gives back the GPUs of a run whose process died and whose containers are gone.
+func (r *Runner) freeGPUs(ctx context.Context, id string) error {
+	info, err := r.engine.Info(ctx)
+	if err != nil {
+		return err
+	}
+	lease, err := r.gpuManager(info).Adopt(ctx, id, gpu.Inventory{})
+	if err != nil || lease == nil {
+		return err
+	}
+	return lease.Release(ctx)
 }
 
 // settleUnknown ends a run without a journal whose owner is dead: nobody can find out how its
@@ -158,7 +235,11 @@ func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note rec
 		if onlyEnded && !a.hasEnded(ctx) {
 			return nil, errors.Join(fmt.Errorf("run %s: %w", found.ID, ErrStillRuns), a.letGo())
 		}
-		ctx, done := a.heed(ctx)
+		heeded := ctx
+		if onlyEnded {
+			a.leave, heeded = ctx, context.WithoutCancel(ctx) // there is nothing to stop
+		}
+		ctx, done := a.heed(heeded)
 		defer done()
 		a.watch(ctx)
 		a.at("accepted")
@@ -264,15 +345,12 @@ func (a *run) neverStarted(ctx context.Context) (*result.Result, error) {
 func (r *Runner) removeLeft(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
 	defer cancel()
-	ours := func(labels map[string]string) bool {
-		return labels[spec.LabelRun] == id && labels[spec.LabelState] == r.store.Dir()
-	}
 	containers, err := r.engine.List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, c := range containers {
-		if ours(c.Labels) {
+		if r.isOf(id, c.Labels) {
 			if err := r.engine.Remove(ctx, c.ID); err != nil {
 				return err
 			}
@@ -283,11 +361,16 @@ func (r *Runner) removeLeft(ctx context.Context, id string) error {
 		return err
 	}
 	for _, v := range volumes {
-		if ours(v.Labels) {
+		if r.isOf(id, v.Labels) {
 			return stage.RemoveVolume(ctx, r.engine, id)
 		}
 	}
 	return nil
+}
+
+// isOf reports whether something on the engine is of a run of this store.
+func (r *Runner) isOf(id string, labels map[string]string) bool {
+	return labels[spec.LabelRun] == id && labels[spec.LabelState] == r.store.Dir()
 }
 
 // tidy removes what a controller that died right behind its result has left on the engine.
@@ -295,15 +378,15 @@ func (r *Runner) tidy(ctx context.Context, found record.Record) error {
 	if found.Spec.Job.Keep {
 		return nil
 	}
-	switch _, err := r.store.Claim(found.ID, time.Now().Add(deadlineSlack)); {
+	switch _, err := r.store.Claim(ctx, found.ID, time.Now().Add(deadlineSlack)); {
 	case errors.Is(err, record.ErrRunning):
 		return nil // its controller is about to do that
-	case errors.Is(err, record.ErrNoJournal): // its owner is dead as well
+	case errors.Is(err, record.ErrNoJournal), errors.Is(err, record.ErrUnreadable): // its owner is dead as well
 	case err != nil:
 		return err
 	}
 	if err := errors.Join(r.removeLeft(ctx, found.ID), stage.Reclaim(r.store, found.ID)); err != nil {
-		return errors.Join(err, r.store.Disclaim(found.ID, time.Now())) // somebody else may try
+		return errors.Join(err, r.disclaim(ctx, found.ID, time.Now())) // somebody else may try
 	}
 	return r.store.Settle(found.ID)
 }
@@ -331,8 +414,9 @@ type Adopted struct {
 	Err    error
 }
 
-// Settled reports whether there is no result and never will be, and nothing of the run is left:
-// its process died before the run had a container, or its journal is gone. Err says so.
+// Settled reports whether there is no result and never will be, and nothing of the run is left but
+// its record: its process died before the run had a container, or its journal is gone, or its record
+// is damaged. Err says so.
 func (a Adopted) Settled() bool { return a.Result == nil && errors.Is(a.Err, outcome.ErrOwnerDied) }
 
 // maxAdopted bounds the ended runs that are finished at the same time.
@@ -381,19 +465,24 @@ func (r *Runner) adoptAll(ctx context.Context, o runOptions, onlyEnded bool, eac
 	return err
 }
 
-// finishEnded finishes the runs without a controller whose programs have ended. It returns the
-// results, and why each of the others cannot be finished now.
-func (r *Runner) finishEnded(ctx context.Context) (finished []*result.Result, unfinished map[string]error, err error) {
+// finishEnded finishes the runs without a controller whose programs have ended, and reports them. It
+// returns why each of the others cannot be finished now.
+func (r *Runner) finishEnded(ctx context.Context, report *GCReport) (unfinished map[string]error, err error) {
 	unfinished = map[string]error{}
 	err = r.adoptAll(ctx, runOptions{}, true, func(done Adopted) {
+		is := Collected{spec.Job{RunID: done.RunID}.ContainerName(), done.RunID, ""}
 		switch {
 		case done.Result != nil:
-			finished = append(finished, done.Result)
-		case !errors.Is(done.Err, outcome.ErrOwnerDied):
+			is.Reason = done.Result.Explanation
+			report.Finished = append(report.Finished, is)
+		case done.Settled():
+			is.Reason = done.Err.Error()
+			report.Ended = append(report.Ended, is)
+		default:
 			unfinished[done.RunID] = done.Err
 		}
 	})
-	return finished, unfinished, err
+	return unfinished, err
 }
 
 // finishBehind finishes, behind a program that runs, what other controllers have left and has
@@ -406,7 +495,8 @@ func (r *Runner) finishBehind() {
 	}
 	r.behind.last = time.Now()
 	done := make(chan struct{})
-	r.behind.work = done
+	work, cancel := context.WithCancel(context.Background())
+	r.behind.work, r.behind.cancel = done, cancel
 	go func() {
 		defer func() {
 			r.behind.mu.Lock()
@@ -414,8 +504,9 @@ func (r *Runner) finishBehind() {
 			r.behind.work = nil
 			close(done)
 		}()
-		ctx, cancel := context.WithTimeout(context.Background(), behindPeriod)
 		defer cancel()
+		ctx, stop := context.WithTimeout(work, behindPeriod)
+		defer stop()
 		if err := r.sweepPool(ctx); err != nil {
 			r.log.Debug("the waiting containers of a dead process were not removed", logError, err)
 		}
@@ -431,15 +522,12 @@ func (r *Runner) finishBehind() {
 			if !c.Ended || c.Labels[spec.LabelPart] != "" || c.Labels[spec.LabelState] != r.store.Dir() || !slices.Contains(ids, c.Labels[spec.LabelRun]) {
 				continue
 			}
-			r.behind.mu.Lock()
-			closed := r.behind.closed
-			r.behind.mu.Unlock()
-			if closed {
+			if ctx.Err() != nil {
 				return
 			}
 			found, err := r.store.Load(c.Labels[spec.LabelRun])
 			if err == nil {
-				_, err = r.adopt(ctx, found, runOptions{}, true)
+				_, err = r.adopt(work, found, runOptions{}, true)
 			}
 			if err != nil {
 				r.log.Debug("a run without a controller was not finished", logRun, c.Labels[spec.LabelRun], logError, err)
@@ -457,26 +545,33 @@ type behind struct {
 	mu     sync.Mutex
 	last   time.Time
 	closed bool
-	// work is closed when the work in progress is done; nil if there is none.
-	work chan struct{}
+	// work is closed when the work in progress is done; nil if there is none. cancel ends it early.
+	work   chan struct{}
+	cancel context.CancelFunc
 }
 
-// wait waits for the work in progress. It reports whether there was any.
-func (b *behind) wait() bool {
+// wait waits for the work in progress, as long as its caller does. It reports whether there was any.
+func (b *behind) wait(ctx context.Context) bool {
 	b.mu.Lock()
 	work := b.work
 	b.mu.Unlock()
 	if work == nil {
 		return false
 	}
-	<-work
+	select {
+	case <-work:
+	case <-ctx.Done():
+	}
 	return true
 }
 
-// close ends the work. What has begun is waited for: it needs the engine.
+// close ends the work. A run that is being finished is left to the next process.
 func (b *behind) close() {
 	b.mu.Lock()
 	b.closed = true
+	if b.cancel != nil {
+		b.cancel()
+	}
 	b.mu.Unlock()
-	b.wait()
+	b.wait(context.Background())
 }

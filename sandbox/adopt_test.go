@@ -444,7 +444,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 					require.Equal(t, "r2", res.ID)
 					require.Equal(t, before+1, w.times())
 				}
-				r.behind.wait() // it may have been the one that finished the run
+				r.behind.wait(t.Context()) // it may have been the one that finished the run
 				require.Empty(t, fake.Left())
 				if i >= slices.Index(stepsOfARun, "accepted") {
 					require.Len(t, treetest.Everything(t, r.store.WorkDir()), 1, "until the end of the job")
@@ -542,7 +542,7 @@ func TestGPUsOfAnEndedOrphan(t *testing.T) {
 	next.ID = "r2"
 	_, err := r.Run(t.Context(), next)
 	require.NoError(t, err)
-	r.behind.wait()
+	r.behind.wait(t.Context())
 	_, err = r.Adopt(t.Context(), "r1")
 	require.NoError(t, err)
 	stored, err := r.store.Load("r1")

@@ -326,7 +326,7 @@ func TestNotesAreBounded(t *testing.T) {
 	require.Len(t, treetest.Everything(t, locks), 6)
 	_, err = r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
-	require.Len(t, treetest.Everything(t, locks), 4)
+	require.Len(t, treetest.Everything(t, locks), 5, "a program may have left a link in a directory, also if its record is gone")
 	require.Equal(t, "r0", r.LeftBy(t.Context(), filepath.Join(base, "0")))
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/evalbox/evalbox/policy"
@@ -36,6 +37,9 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	observed := a.observer.Report(e.Lost == nil && e.End.Reported)
 	a.observer.Close()
 	a.proxy.Close()
+	if !gone && a.container != nil && a.leaves() {
+		return nil, a.leaveIt() // not behind the removal: the container has the end of the program
+	}
 	if !gone {
 		a.removeNow(ctx)
 	}
@@ -43,8 +47,11 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	if e.Stop == outcome.StopDiskFull {
 		a.stage.NameHogs(ctx)
 	}
-	left := a.collect(ctx)
+	left, err := a.collect(ctx, gone || a.container == nil)
 	a.noteProjects()
+	if err != nil {
+		return nil, err
+	}
 	e.DiskFull = left.DiskFull
 	e.Shortage = outcome.Contend(e.End, float64(a.spec.Class.Cgroup.NanoCPUs)/1e9)
 	a.at("collected")
@@ -58,7 +65,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	case result.StatusStoppedByRule:
 		res.StoppedBy = e.StoppedBy
 	}
-	err := a.stage.WriteResult(res)
+	err = a.stage.WriteResult(res)
 	a.at("written")
 	a.steps.end(err)
 	a.steps.begin(StepRemove)
@@ -131,12 +138,27 @@ func (a *run) noteProjects() {
 	}
 }
 
+// leaves reports whether the run is to be left to another process.
+func (a *run) leaves() bool { return a.leave != nil && a.leave.Err() != nil }
+
+// leaveIt closes the rooms of a run that is left to another process, and says so.
+func (a *run) leaveIt() error {
+	return errors.Join(fmt.Errorf("run %s: %w: %w", a.spec.Job.RunID, errLeft, context.Cause(a.leave)), a.letGo())
+}
+
 // collect collects the outputs, and gives ./final back. A caller who closes [Hooks].Kill does
-// not want to wait for hashes.
-func (a *run) collect(ctx context.Context) stage.Left {
+// not want to wait for hashes. mayLeave says that another process can collect them as well: the error
+// then says that it has to.
+func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 	e := &a.evidence
 	collecting, cancel := context.WithTimeout(ctx, collectBudget)
 	defer cancel()
+	mayLeave = mayLeave && a.leave != nil && e.StartError == nil && a.stage.CanLeave()
+	if mayLeave {
+		leaving, leave := context.WithCancelCause(collecting)
+		defer context.AfterFunc(a.leave, func() { leave(stage.ErrLeft) })()
+		collecting = leaving
+	}
 	if a.hooks.Kill != nil {
 		go func() {
 			select {
@@ -149,11 +171,14 @@ func (a *run) collect(ctx context.Context) stage.Left {
 	// The processes of a container end with it, also if somebody else removed it.
 	ended := e.Lost == nil || errors.Is(e.Lost, engine.ErrNoContainer)
 	left := a.stage.Collect(collecting, e.StartError == nil, ended, e.Stop == outcome.StopDiskLimit)
+	if mayLeave && errors.Is(context.Cause(collecting), stage.ErrLeft) {
+		return left, a.leaveIt()
+	}
 	if a.stage.Copied() && a.spec.Job.Keep {
 		a.stage.Withdraw(ctx)
 	}
 	a.stage.Restore(ctx, a.left || !ended)
-	return left
+	return left, nil
 }
 
 // settle notes that nothing of the run is left to do.

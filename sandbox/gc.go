@@ -29,8 +29,11 @@ type GCOptions struct {
 type GCReport struct {
 	// Finished are the runs that have their results now.
 	Finished []Collected `json:"finished"`
-	Removed  []Collected `json:"removed"`
-	Left     []Collected `json:"left"`
+	// Ended are the runs that have no result and never will, and of which nothing is left but a record
+	// that cannot be read, if there is one.
+	Ended   []Collected `json:"ended"`
+	Removed []Collected `json:"removed"`
+	Left    []Collected `json:"left"`
 }
 
 // Collected is one run, container or volume, and why it was finished, removed or left.
@@ -49,6 +52,8 @@ type Collected struct {
 // counts as dead after the deadline of the container, which is an hour after the latest end
 // of its program.
 //
+// A run whose record is damaged ends without a result: nobody can finish it. Its record stays.
+//
 // GC goes on after a failure and joins the errors.
 func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 	var report GCReport
@@ -57,11 +62,9 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 	if opts.DryRun {
 		unfinished = r.wouldFinish(&report)
 	} else {
-		finished, why, err := r.finishEnded(ctx)
-		unfinished, errs = why, append(errs, err)
-		for _, res := range finished {
-			report.Finished = append(report.Finished, Collected{spec.Job{RunID: res.ID}.ContainerName(), res.ID, res.Explanation})
-		}
+		var err error
+		unfinished, err = r.finishEnded(ctx, &report)
+		errs = append(errs, err)
 	}
 	containers, err := r.engine.List(ctx)
 	if err != nil {
@@ -120,6 +123,11 @@ func (r *Runner) wouldFinish(report *GCReport) map[string]error {
 	unfinished := map[string]error{}
 	ids, _ := r.store.Orphans() // an error shows when it is done
 	for _, id := range ids {
+		if found, err := r.store.LoadBrief(id); err == nil && found.State == record.Unreadable {
+			unfinished[id] = found.Damage
+			report.Ended = append(report.Ended, Collected{spec.Job{RunID: id}.ContainerName(), id, found.Damage.Error()})
+			continue
+		}
 		unfinished[id] = errors.New("its own process died; its run is finished first, if its program has ended; watch or end it with: sandbox adopt " + id)
 		report.Finished = append(report.Finished, Collected{spec.Job{RunID: id}.ContainerName(), id, "its own process died; it is finished if its program has ended"})
 	}
@@ -150,7 +158,7 @@ func (run recordedRun) ownedBy(c engine.Found) map[string]string {
 		labels[spec.LabelOwner] = cmp.Or(run.store.PoolOwner(c.Labels[spec.LabelRun]), labels[spec.LabelOwner])
 	}
 	other := run.note.Ref.ID != "" && c.ID != run.note.Ref.ID && c.Labels[spec.LabelPart] == ""
-	if run.err == nil && run.note.Owner != "" && !other {
+	if run.note.Owner != "" && !other {
 		labels[spec.LabelOwner] = run.note.Owner
 	}
 	return labels
@@ -275,7 +283,7 @@ func (r *Runner) reclaimLost(containers []engine.Found) error {
 	errs := []error{err}
 	for _, id := range ids {
 		switch state, err := r.store.State(id); {
-		case err != nil, state != record.Lost, there[id]:
+		case err != nil, state != record.Lost && state != record.Unreadable, there[id]:
 		case r.store.IsHalfTaken(id):
 			errs = append(errs, r.store.Discard(id))
 		default:
@@ -303,7 +311,7 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 		return err
 	case found.State == record.Running, found.State == record.Finished && !owed:
 		return nil
-	case found.State == record.Lost:
+	case found.State == record.Lost, found.State == record.Unreadable:
 		res, err := r.adopt(ctx, found, runOptions{}, true)
 		if res != nil || errors.Is(err, outcome.ErrOwnerDied) {
 			return nil

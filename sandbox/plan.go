@@ -32,6 +32,17 @@ func (r *Runner) Plan(ctx context.Context, req Request) (spec.Spec, error) {
 	return prepared.spec, err
 }
 
+// protected names the files that no program may see and no run may empty.
+func (r *Runner) protected() hostpath.Protected {
+	return hostpath.Protected{StateDir: r.store.Dir(), Output: isOutput, Filled: r.filled}
+}
+
+// filled reports whether a run has filled a directory as its ./final.
+func (r *Runner) filled(dir string) bool {
+	id, _ := stage.FilledLast(r.store, dir)
+	return id != ""
+}
+
 // planned is a Spec with everything that was found out for it.
 type planned struct {
 	request Request
@@ -54,7 +65,7 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	if req.ID == "" {
 		req.ID = record.NewID(time.Now())
 	}
-	layout, verified, err := hostpath.Resolve(ctx, req, hostpath.Protected{StateDir: r.store.Dir(), Output: isOutput})
+	layout, verified, err := hostpath.Resolve(ctx, req, r.protected())
 	if err != nil {
 		return planned{}, err
 	}

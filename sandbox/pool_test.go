@@ -904,7 +904,7 @@ func TestTheNextRunRemovesWhatADeadPoolLeft(t *testing.T) {
 	require.GreaterOrEqual(t, len(fake.Containers()), 2) // one more if the pool was filled again before it died
 	_, err := r.Run(t.Context(), some("true"))
 	require.NoError(t, err)
-	r.behind.wait()
+	r.behind.wait(t.Context())
 	require.Empty(t, fake.Left())
 	requireNothingWaits(t, r)
 }

@@ -66,7 +66,7 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 	}
 	o.workFile = file
 	res, err := r.runOnce(ctx, req, o)
-	if errors.Is(err, ErrBusy) && r.behind.wait() {
+	if errors.Is(err, ErrBusy) && r.behind.wait(ctx) {
 		res, err = r.runOnce(ctx, req, o) // this runner itself had it, for the run of a dead controller
 	}
 	var elsewhere *stage.NotSharedError
@@ -198,6 +198,8 @@ type run struct {
 	left bool
 	// unmonitored says that the disk of the copied files cannot be monitored.
 	unmonitored bool
+	// leave ends when a run that is adopted is to be left to another process; nil for never.
+	leave context.Context //nolint:containedctx // it is of the caller, who waits
 	// release says that the program has ended; see [Hooks].
 	release func()
 	// workFile is the note of the job that the run is done for, and endWork removes it; see

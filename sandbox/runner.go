@@ -296,6 +296,9 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
+	if err == nil {
+		err = r.protected().CheckLinks("final", final)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -95,10 +95,8 @@ func (r *Runner) tidyWork() {
 	for _, entry := range entries {
 		var note workNote
 		file := filepath.Join(r.store.WorkDir(), entry.Name())
-		if record.ReadJSON(file, &note) != nil {
-			continue
-		}
-		if _, err := r.store.State(note.RunID); errors.Is(err, record.ErrNoRecord) {
+		damaged := record.ReadJSON(file, &note) != nil // it names no run
+		if _, err := r.store.State(note.RunID); damaged || errors.Is(err, record.ErrNoRecord) {
 			_ = os.Remove(file) // as above
 		}
 	}
@@ -117,7 +115,7 @@ func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (_ *
 	for began := time.Now(); ; {
 		found, noRecord := r.store.Load(note.RunID)
 		journal, noJournal := r.store.Journal(note.RunID)
-		if noRecord != nil || noJournal != nil {
+		if noRecord != nil || noJournal != nil && !errors.Is(noJournal, record.ErrUnreadable) {
 			return nil, false, nil // without a record nothing is known of it
 		}
 		var res *result.Result

@@ -2,7 +2,6 @@ package trial
 
 import (
 	"context"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"

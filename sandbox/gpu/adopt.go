@@ -3,6 +3,8 @@ package gpu
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"slices"
 )
 
@@ -11,6 +13,9 @@ import (
 // such a lease it returns nil. Inv is the present inventory; it may be zero. The caller must
 // release the lease.
 func (m *Manager) Adopt(ctx context.Context, runID string, inv Inventory) (_ *Lease, err error) {
+	if _, err := os.Stat(m.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	f, err := openLeaseDir(ctx, m.dir)
 	if err != nil {
 		return nil, &dirError{m.dir, err}

@@ -92,7 +92,7 @@ func (p Protected) resolveSource(field, asked string) (string, error) {
 	if asked == "" {
 		return "", &spec.PathError{Field: field, Path: asked, Rule: spec.RuleMissing}
 	}
-	real, info, err := resolve(field, asked)
+	real, info, err := p.resolve(field, asked)
 	if err != nil {
 		return asked, err
 	}

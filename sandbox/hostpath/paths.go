@@ -29,6 +29,8 @@ type Protected struct {
 	// Output reports whether a path relative to the state directory is an output of an
 	// earlier run, and so may be mounted; nil means that none is.
 	Output func(rel string) bool
+	// Filled reports whether a run has filled a directory as its ./final; nil means that none has.
+	Filled func(dir string) bool
 }
 
 // Resolve makes the host paths of a request absolute, resolves links, checks the paths, and
@@ -53,7 +55,7 @@ func (p Protected) resolvePaths(req spec.Request) (spec.Request, error) {
 	var errs []error
 	var err error
 	if req.Script != "" {
-		req.Script, err = resolveScript(req.Script)
+		req.Script, err = p.resolveScript(req.Script)
 		errs = append(errs, err)
 	}
 	if req.Input != "" && !spec.IsClaim(req.Input) {
@@ -68,13 +70,16 @@ func (p Protected) resolvePaths(req spec.Request) (spec.Request, error) {
 }
 
 // resolve follows links once, so that a link that changes later has no effect.
-func resolve(field, path string) (string, fs.FileInfo, error) {
+func (p Protected) resolve(field, path string) (string, fs.FileInfo, error) {
 	if !utf8.ValidString(path) {
 		return path, nil, &spec.PathError{Field: field, Path: path, Rule: "is not UTF-8, which the engine's interface needs"}
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return path, nil, &spec.PathError{Field: field, Path: path, Rule: "cannot be used", Err: fsx.Cause(err)}
+	}
+	if err := p.CheckLinks(field, path); err != nil {
+		return abs, nil, err
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
@@ -94,8 +99,8 @@ func pathProblem(field, path string, err error) error {
 	return &spec.PathError{Field: field, Path: path, Rule: "cannot be used", Err: fsx.Cause(err)}
 }
 
-func resolveScript(path string) (string, error) {
-	real, info, err := resolve("script", path)
+func (p Protected) resolveScript(path string) (string, error) {
+	real, info, err := p.resolve("script", path)
 	switch {
 	case err != nil:
 		return path, err
@@ -110,7 +115,7 @@ func resolveScript(path string) (string, error) {
 }
 
 func (p Protected) resolveInput(path string) (string, error) {
-	real, info, err := resolve("input", path)
+	real, info, err := p.resolve("input", path)
 	if err != nil {
 		return path, err
 	}
@@ -139,7 +144,7 @@ func (p Protected) resolveFinal(path string) (string, error) {
 		return path, &spec.PathError{Field: "final", Path: path, Rule: "cannot be used", Err: fsx.Cause(err)}
 	}
 	if _, err := os.Lstat(abs); errors.Is(err, fs.ErrNotExist) {
-		parent, info, err := resolve("final", filepath.Dir(abs))
+		parent, info, err := p.resolve("final", filepath.Dir(abs))
 		if err == nil && !info.IsDir() {
 			err = &spec.PathError{Field: "final", Path: path, Rule: "lies in something that is not a directory"}
 		}
@@ -149,7 +154,7 @@ func (p Protected) resolveFinal(path string) (string, error) {
 		real := filepath.Join(parent, filepath.Base(abs))
 		return real, p.checkFinal(path, real)
 	}
-	real, info, err := resolve("final", path)
+	real, info, err := p.resolve("final", path)
 	if err != nil {
 		return path, err
 	}

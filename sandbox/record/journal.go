@@ -188,6 +188,9 @@ func (s *Store) change(ctx context.Context, id string, do func(*Journal) error) 
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("run %q: %w", id, ErrNoRecord)
 	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("run %s: waiting for the lock of its record: %w", id, context.Cause(ctx))
+	}
 	if err != nil {
 		return StateError(dir, "cannot be locked", err)
 	}

@@ -232,6 +232,20 @@ func readNote(store *record.Store, path string) finalNote {
 	return note
 }
 
+// restoreNote writes the note about the ./final of a run again if it is damaged. The journal says the
+// same, once the program may have run.
+func restoreNote(store *record.Store, journal record.Journal) error {
+	path := journal.Final.Path
+	if path == "" || journal.Ref.ID == "" {
+		return nil
+	}
+	var note finalNote
+	if err := record.ReadJSON(finalFile(store, path), &note); err == nil && note.Path == path || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return writeNote(store, finalNote{Path: path, RunID: journal.ID, Lent: &journal.Final})
+}
+
 func writeNote(store *record.Store, note finalNote) error {
 	file := finalFile(store, note.Path)
 	if err := record.WriteJSON(file, note); err != nil {

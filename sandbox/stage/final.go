@@ -70,6 +70,9 @@ func openFinal(o Options, recordDir string) (*final, error) {
 		case !errors.Is(err, fs.ErrExist):
 			return f, f.pathError("cannot be made", err)
 		}
+		if fsx.RealPath(f.path) != f.path { // a program that ended meanwhile may have had a directory above it
+			return f, f.pathError("was replaced while the run was prepared", nil)
+		}
 	}
 	if err := f.open(); err != nil {
 		return f, err

@@ -21,6 +21,10 @@ func Reclaim(store *record.Store, id string) (err error) {
 	if errors.Is(err, record.ErrNoRecord) {
 		return nil
 	}
+	damaged := errors.Is(err, record.ErrUnreadable)
+	if damaged {
+		err = nil
+	}
 	// The journal says which files are given to whom.
 	if err = errors.Join(err, store.Trusted()); err != nil {
 		return err
@@ -40,17 +44,16 @@ func Reclaim(store *record.Store, id string) (err error) {
 		}
 	}
 	if journal.Schema == "" {
-		return reclaimUnknown(store, id)
+		return reclaimUnknown(store, id, damaged)
 	}
 	if fsx.Within(journal.Final.Path, dir) {
 		return reclaim(dir, id, journal.Final)
 	}
-	note := readNote(store, journal.Final.Path)
-	err = ReclaimFinal(store, journal.Final.Path, id)
-	if journal.Final.Granted && journal.Final.Dir == nil && err == nil {
-		err = reclaim(dir, id, journal.Final) // of a version without such notes
+	if err := restoreNote(store, journal); err != nil {
+		return err
 	}
-	if err != nil || note.RunID == id && note.Lent != nil {
+	note := readNote(store, journal.Final.Path)
+	if err = ReclaimFinal(store, journal.Final.Path, id); err != nil || note.RunID == id && note.Lent != nil {
 		return err
 	}
 	if journal.Ref.ID == "" {
@@ -59,9 +62,9 @@ func Reclaim(store *record.Store, id string) (err error) {
 	return imageOf(dir).Unmount() // one that is left has what could not be copied
 }
 
-// reclaimUnknown is [Reclaim] for a run without a journal: the notes of the state directory say
-// which ./final it had.
-func reclaimUnknown(store *record.Store, id string) error {
+// reclaimUnknown is [Reclaim] for a run without a journal, or with a damaged one: the notes of the
+// state directory say which ./final it had. With a damaged one its program may have run.
+func reclaimUnknown(store *record.Store, id string, mayHaveRun bool) error {
 	entries, err := os.ReadDir(store.LocksDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return record.StateError(store.LocksDir(), "cannot be read", err)
@@ -78,8 +81,11 @@ func reclaimUnknown(store *record.Store, id string) error {
 			return err
 		}
 	}
-	if lent {
+	switch {
+	case lent:
 		return nil
+	case mayHaveRun:
+		return imageOf(store.RecordDir(id)).Unmount() // what is in it stays
 	}
 	return imageOf(store.RecordDir(id)).Remove() // the program never had it
 }
@@ -187,13 +193,13 @@ func tidyNote(store *record.Store, file string, busy func(runID string) bool) er
 	if note.Lent != nil && missing && !gone {
 		return nil // its disk may come back
 	}
-	if note.Lent != nil && state != record.Lost {
+	if note.Lent != nil && state != record.Lost && state != record.Unreadable {
 		if err := ReclaimFinal(store, note.Path, note.RunID); err != nil {
 			return err
 		}
 	}
-	if !gone && !missing {
-		return nil
+	if !missing {
+		return nil // it says who filled the directory, also without the record
 	}
 	lock, err := lockFinal(store, note.Path)
 	if err != nil {

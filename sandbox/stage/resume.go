@@ -29,7 +29,7 @@ func Resume(o Options, was record.Journal, labels map[string]string, started boo
 		c.monitor = &monitor{engine: to, plan: c.Plan, labels: labels, log: c.Log}
 	}
 	var err error
-	s.final, err = resumeFinal(s, was.Final, started)
+	s.final, err = resumeFinal(s, was, started)
 	if err == nil {
 		err = s.resumeBound(was)
 	}
@@ -43,7 +43,8 @@ func Resume(o Options, was record.Journal, labels map[string]string, started boo
 }
 
 // resumeFinal opens ./final where a dead controller may have emptied and granted it.
-func resumeFinal(s *Stage, was record.Ownership, started bool) (*final, error) {
+func resumeFinal(s *Stage, journal record.Journal, started bool) (*final, error) {
+	was := journal.Final
 	f := &final{store: s.Store, runID: s.Plan.Job.RunID, path: s.Plan.Job.Final, owner: was, backup: was.Backup, foreign: was.Foreign}
 	if f.path == "" {
 		f.path = filepath.Join(s.Dir, record.OwnFinal)
@@ -51,6 +52,9 @@ func resumeFinal(s *Stage, was record.Ownership, started bool) (*final, error) {
 	} else {
 		var err error
 		if f.lock, err = lockFinal(f.store, f.path); err != nil {
+			return f, err
+		}
+		if err := restoreNote(f.store, journal); err != nil {
 			return f, err
 		}
 		if note := readNote(f.store, f.path); note.RunID == f.runID {
@@ -62,6 +66,9 @@ func resumeFinal(s *Stage, was record.Ownership, started bool) (*final, error) {
 		} else {
 			f.earlier = f.earlierNote()
 		}
+	}
+	if err := f.giveWay(s, started); err != nil {
+		return f, err
 	}
 	switch err := os.Mkdir(f.path, 0o755); {
 	case err == nil && started:
@@ -91,6 +98,28 @@ func resumeFinal(s *Stage, was record.Ownership, started bool) (*final, error) {
 	}
 	f.foreign = true // if it cannot be put back, it stays
 	return f, nil
+}
+
+// giveWay takes ./final of the record, if something that is no directory took the place of the ./final
+// of the caller: nothing is written there, or read.
+func (f *final) giveWay(s *Stage, started bool) error {
+	info, err := os.Lstat(f.path)
+	if err != nil || info.IsDir() || f.lock == nil {
+		return nil //nolint:nilerr // it is made again, or the error shows when it is opened
+	}
+	own, kind := filepath.Join(s.Dir, record.OwnFinal), fsx.Kind(info.Mode().Type())
+	switch backup := f.backupPath(); {
+	case started:
+		s.Warn("final %q was replaced by %s before the outputs were collected; what is collected is in %s", f.path, kind, own)
+	case fsx.IsDir(backup):
+		s.Warn("final %q was replaced by %s: what lay in it before is in %s", f.path, kind, backup)
+		f.backup = ""
+	}
+	f.path, f.owner, f.noted, f.granted = own, record.Ownership{}, false, false
+	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return record.StateError(own, "cannot be made", err)
+	}
+	return nil
 }
 
 // resumeTrees opens the working copies with their initial state.

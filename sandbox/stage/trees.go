@@ -218,6 +218,14 @@ type Left struct {
 // mayStillRun says why the outputs of a lost run are not collected.
 const mayStillRun = "the program may still run: its outputs were not collected"
 
+// ErrLeft is the cause of a context of [Stage.Collect] that another process calls again: what this one
+// has found is not used.
+var ErrLeft = errors.New("is left to another process")
+
+// CanLeave reports whether Collect can be left to another process at any moment: nobody copies twice
+// what is in a file system of the run's own.
+func (s *Stage) CanLeave() bool { return s.bound.image == nil }
+
 // Collect lists the outputs in ./final and the changes in the working copies. Started says
 // that there was a program, ended that its end is known, so that nothing changes any
 // more, and limited that it was stopped at its disk limit.
@@ -247,11 +255,17 @@ func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left 
 		left.Outputs, left.Skipped = s.files.outputs(ctx, limited)
 	}
 	for i, t := range s.trees {
+		if errors.Is(context.Cause(ctx), ErrLeft) {
+			return left
+		}
 		if t.base == nil || !started {
 			s.dropLive(t)
 			continue
 		}
-		changed := s.collectTree(ctx, i, t)
+		changed, whole := s.collectTree(ctx, i, t)
+		if !whole {
+			return left
+		}
 		left.Trees = append(left.Trees, changed)
 		// Nothing is lost: files that are not reported as a change stay where they are.
 		if isFile := func(s result.SkippedOutput) bool { return s.Kind == tree.KindFile || s.Kind == "other" }; !changed.Complete ||
@@ -354,11 +368,15 @@ func (s *Stage) own(dir string) {
 	}
 }
 
-func (s *Stage) collectTree(ctx context.Context, i int, t *workingCopy) result.Tree {
+// collectTree collects the changes of a working copy. It is false if they are left to another process.
+func (s *Stage) collectTree(ctx context.Context, i int, t *workingCopy) (result.Tree, bool) {
 	if changed, ok := s.collectedBefore(i); ok {
-		return changed
+		return changed, true
 	}
 	now, err := s.files.tree(ctx, i, t)
+	if errors.Is(context.Cause(ctx), ErrLeft) {
+		return result.Tree{}, false // before anything is noted
+	}
 	if err != nil {
 		// An entry that was not seen is not a deleted one.
 		now.Read = nil
@@ -379,7 +397,7 @@ func (s *Stage) collectTree(ctx context.Context, i int, t *workingCopy) result.T
 		s.Warn("changes of tree %s are incomplete: %v", t.job.Target, fsx.Cause(err))
 		changed.Complete = false
 	}
-	return changed
+	return changed, true
 }
 
 func treeEntries(entries []tree.Entry) []result.TreeEntry {

@@ -1,0 +1,243 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/internal/treetest"
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+	"github.com/evalbox/evalbox/sandbox/stage"
+	"github.com/evalbox/evalbox/sandbox/uid"
+)
+
+// torn is what a power cut leaves of a text.
+var torn = map[string]func(text []byte) []byte{
+	"empty":   func([]byte) []byte { return nil },
+	"half":    func(text []byte) []byte { return text[:len(text)/2] },
+	"zeros":   func(text []byte) []byte { return make([]byte, len(text)) },
+	"garbage": func([]byte) []byte { return []byte("{\"schema\": \"x\"}\n") },
+}
+
+// tear damages a file.
+func tear(t *testing.T, path, how string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, torn[how](text), 0o600))
+}
+
+// damagedRun is a state directory with the run r1, whose controller died and which has a container, a
+// user ID, GPUs and ./final, and the run other, whose program has ended.
+type damagedRun struct {
+	*Runner
+	fake *enginetest.Fake
+	out  string
+}
+
+func newDamagedRun(t *testing.T, file, how string) damagedRun {
+	t.Helper()
+	standInSMI(t, twoT4)
+	w := newWorker()
+	fake := gpuEngine(func(p *enginetest.Program) int {
+		if p.Job.RunID == "other" {
+			return 0
+		}
+		return w.program(p)
+	})
+	state, step := filepath.Join(t.TempDir(), "state"), "accepted"
+	if file == record.ResultFile {
+		close(w.letGo)
+		step = "written"
+	}
+	req := gpuCommand("2")
+	req.Final = filepath.Join(t.TempDir(), "out")
+	dieAt(t, fake, step, req, WithStateDir(state))
+	other := command("true")
+	other.ID, other.User = "other", "1234:1234"                 // not the user ID of r1
+	r := dieAt(t, fake, "accepted", other, WithStateDir(state)) // it finishes no other behind it
+	lease, err := uid.Open(r.users.dir).Lease(t.Context(), uid.Default, uid.Holder{RunID: "r1", Engine: "engine-1"}, r.mayRun("engine-1"))
+	require.NoError(t, err)
+	require.NoError(t, lease.Leave())
+	tear(t, filepath.Join(r.store.RecordDir("r1"), file), how)
+	for _, id := range []string{"r1", "other"} {
+		recordtest.BegunBy(t, r.store, id, recordtest.DeadOwner())
+	}
+	return damagedRun{r, fake, req.Final}
+}
+
+// requireEnded: nothing is held for r1 any more, and its record says what is wrong.
+func (d damagedRun) requireEnded(t *testing.T) {
+	t.Helper()
+	require.NotContains(t, d.fake.Containers(), "evalbox-r1")
+	require.Empty(t, heldUIDs(t, d.Runner))
+	require.Equal(t, []string{"free", "free"}, gpuStates(t, d.Runner))
+	require.Equal(t, []uint32{uint32(os.Geteuid())}, treetest.Owners(t, d.out))
+	_, owed := stage.FilledLast(d.store, d.out)
+	require.False(t, owed)
+	require.False(t, d.store.IsOpen("r1"))
+	found, err := d.store.Get("r1")
+	require.NoError(t, err)
+	require.Equal(t, record.Unreadable, found.State)
+	require.ErrorIs(t, found.Damage, record.ErrUnreadable)
+	require.FileExists(t, found.StdoutPath(), "the logs stay")
+}
+
+func (d damagedRun) requireOtherFinished(t *testing.T) {
+	t.Helper()
+	found, err := d.store.Get("other")
+	require.NoError(t, err)
+	require.Equal(t, record.Finished, found.State)
+	require.Equal(t, result.StatusExited, found.Result.Status)
+}
+
+// TestDamagedRecords: whatever a power cut leaves of the files of a record, each operation has one
+// answer. The run ends with all that belongs to it, its record stays until somebody deletes it, and no
+// other run is stopped.
+func TestDamagedRecords(t *testing.T) {
+	for operation, do := range map[string]func(t *testing.T, d damagedRun){
+		"list": func(t *testing.T, d damagedRun) {
+			for _, list := range []func() ([]record.Record, error){d.store.List, d.store.ListBrief} {
+				records, err := list()
+				require.NoError(t, err)
+				require.Len(t, records, 2)
+			}
+			found, err := d.store.Get("r1")
+			require.NoError(t, err)
+			require.Equal(t, record.Unreadable, found.State)
+			require.Len(t, d.fake.Containers(), 2, "who only looks ends nothing")
+		},
+		"gc": func(t *testing.T, d damagedRun) {
+			report, err := d.GC(t.Context(), GCOptions{DryRun: true})
+			require.NoError(t, err)
+			require.Len(t, report.Ended, 1)
+			require.Len(t, d.fake.Containers(), 2)
+			report, err = d.GC(t.Context(), GCOptions{})
+			require.NoError(t, err)
+			require.Len(t, report.Ended, 1)
+			require.Equal(t, "r1", report.Ended[0].RunID)
+			require.Contains(t, report.Ended[0].Reason, "cannot be read")
+			d.requireEnded(t)
+			d.requireOtherFinished(t)
+			report, err = d.GC(t.Context(), GCOptions{})
+			require.NoError(t, err)
+			require.Empty(t, report.Ended, "that was done")
+			require.Empty(t, report.Left)
+		},
+		"adopt": func(t *testing.T, d damagedRun) {
+			for range 2 {
+				res, err := d.Adopt(t.Context(), "r1")
+				require.Nil(t, res)
+				require.ErrorIs(t, err, record.ErrUnreadable)
+				require.ErrorIs(t, err, outcome.ErrOwnerDied)
+				d.requireEnded(t)
+			}
+		},
+		"adopt all": func(t *testing.T, d damagedRun) {
+			settled := 0
+			require.NoError(t, d.AdoptAll(t.Context(), func(a Adopted) {
+				if a.Settled() {
+					settled++
+				}
+			}))
+			require.Equal(t, 1, settled)
+			d.requireEnded(t)
+			d.requireOtherFinished(t)
+		},
+		"run on its final": func(t *testing.T, d damagedRun) {
+			req := command("true")
+			req.ID, req.Final = "other", d.out
+			_, err := d.Run(t.Context(), req)
+			require.Error(t, err, "the ID is taken")
+			req.ID = "next"
+			d.fake.Do(func(f *enginetest.Fake) { f.Program = nil })
+			_, err = d.Run(t.Context(), req)
+			require.NoError(t, err)
+			d.requireEnded(t)
+		},
+		"run on its GPUs": func(t *testing.T, d damagedRun) {
+			req := gpuCommand("2")
+			req.ID = "next"
+			d.fake.Do(func(f *enginetest.Fake) { f.Program = nil })
+			_, err := d.Run(t.Context(), req)
+			require.NoError(t, err)
+		},
+		"rm": func(t *testing.T, d damagedRun) { // as the command does it
+			_, err := d.Adopt(t.Context(), "r1")
+			require.ErrorIs(t, err, record.ErrUnreadable)
+			require.NoError(t, d.store.Remove("r1"))
+			_, err = d.store.Get("r1")
+			require.ErrorIs(t, err, record.ErrNoRecord)
+			report, err := d.GC(t.Context(), GCOptions{})
+			require.NoError(t, err)
+			require.Empty(t, report.Ended)
+			require.Empty(t, d.fake.Left())
+		},
+	} {
+		for _, file := range []string{record.JournalFile, record.SpecFile, record.ResultFile} {
+			for how := range torn {
+				t.Run(operation+", "+file+", "+how, func(t *testing.T) {
+					d := newDamagedRun(t, file, how)
+					do(t, d)
+					d.behind.close()
+				})
+			}
+		}
+	}
+}
+
+// TestDamagedRecordOfALiveRun: it is running, and its result makes it whole but for the damage.
+func TestDamagedRecordOfALiveRun(t *testing.T) {
+	for _, file := range []string{record.JournalFile, record.SpecFile} {
+		t.Run(file, func(t *testing.T) {
+			w := newWorker()
+			fake := enginetest.NewFake(w.program)
+			r := newFakeRunner(t, fake)
+			r.at = func(step string, a *run) {
+				if step != "accepted" {
+					return
+				}
+				tear(t, filepath.Join(a.stage.Dir, file), "empty")
+				state, err := r.store.State("r1")
+				require.NoError(t, err)
+				require.Equal(t, record.Running, state)
+				_, err = r.GC(t.Context(), GCOptions{})
+				require.NoError(t, err)
+				_, err = r.Adopt(t.Context(), "r1")
+				require.Error(t, err)
+				require.ErrorIs(t, r.store.Remove("r1"), record.ErrRunning)
+				close(w.letGo)
+			}
+			res, err := r.Run(t.Context(), command("train"))
+			require.NoError(t, err)
+			require.Equal(t, result.StatusExited, res.Status)
+			require.Empty(t, fake.Left())
+		})
+	}
+}
+
+// TestDamagedRecordOfAnOwnerElsewhere: its container stays until its deadline, as any other.
+func TestDamagedRecordOfAnOwnerElsewhere(t *testing.T) {
+	d := newDamagedRun(t, record.JournalFile, "empty")
+	elsewhere := recordtest.DeadOwner()
+	elsewhere.Boot = "an earlier boot"
+	recordtest.BegunBy(t, d.store, "r1", elsewhere)
+	report, err := d.GC(t.Context(), GCOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Left, 1)
+	require.Contains(t, report.Left[0].Reason, "its owner cannot be seen from here, and its deadline is ")
+	require.Contains(t, d.fake.Containers(), "evalbox-r1")
+	d.requireOtherFinished(t)
+	recordtest.BegunBy(t, d.store, "r1", recordtest.DeadOwner())
+	_, err = d.GC(t.Context(), GCOptions{})
+	require.NoError(t, err)
+	d.requireEnded(t)
+}
