@@ -37,7 +37,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	observed := a.observer.Report(e.Lost == nil && e.End.Reported)
 	a.observer.Close()
 	a.proxy.Close()
-	if !gone && a.container != nil && a.leaves() {
+	if a.container != nil && e.StartError == nil && a.leaves() {
 		return nil, a.leaveIt() // not behind the removal: the container has the end of the program
 	}
 	if !gone {
