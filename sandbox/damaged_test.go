@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/treetest"
+	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
 	"github.com/evalbox/evalbox/sandbox/outcome"
@@ -240,4 +242,95 @@ func TestDamagedRecordOfAnOwnerElsewhere(t *testing.T) {
 	_, err = d.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	d.requireEnded(t)
+}
+
+// TestDamagedNotes: of the other files of a state directory, each has one answer too. The journal says
+// what a note about ./final says, a note about a job says nothing, and nobody has what nobody can read.
+func TestDamagedNotes(t *testing.T) {
+	for name, c := range map[string]struct {
+		// file is a pattern below the state directory.
+		file string
+		// after is called when a garbage collection, or what stands before its name, is over.
+		after func(t *testing.T, d damagedRun)
+	}{
+		"the note about ./final": {"locks/final-*.json", func(t *testing.T, d damagedRun) {
+			t.Helper()
+			require.Equal(t, []uint32{uint32(os.Geteuid())}, treetest.Owners(t, d.out), "it is handed back all the same")
+			require.Equal(t, "r1", d.LeftBy(t.Context(), d.out))
+		}},
+		"the note about the job": {"work/*.json", func(t *testing.T, d damagedRun) {
+			t.Helper()
+			require.Empty(t, treetest.Everything(t, d.store.WorkDir()))
+		}},
+		"the beginning of the run": {"open/r1", nil},
+		"the ticket of the GPUs":   {"gpus/queue/*.json", nil},
+		"the requests to a proxy":  {"runs/r1/network.jsonl", nil},
+		"a waiting container": {"pool/waits/owner", func(t *testing.T, d damagedRun) {
+			t.Helper()
+			require.Empty(t, treetest.Everything(t, d.store.PoolDir()))
+		}},
+	} {
+		for how := range torn {
+			for _, operation := range []string{"gc", "adopt", "run on its final"} {
+				if operation != "gc" && c.after != nil && name != "the note about ./final" {
+					continue // who finishes one run tidies nothing else
+				}
+				t.Run(name+", "+how+", "+operation, func(t *testing.T) {
+					d := newLostRun(t, c.file, how)
+					switch operation {
+					case "gc":
+						_, err := d.GC(t.Context(), GCOptions{})
+						require.NoError(t, err)
+					case "adopt":
+						_, err := d.Adopt(t.Context(), "r1")
+						require.NoError(t, err)
+					default:
+						req := finalRequest("r2", d.out)
+						d.fake.Do(func(f *enginetest.Fake) { f.Program = nil })
+						_, err := d.Run(t.Context(), req)
+						require.NoError(t, err)
+						d.behind.close()
+					}
+					found, err := d.store.Get("r1")
+					require.NoError(t, err)
+					if operation != "run on its final" || name != "the note about ./final" {
+						require.Equal(t, record.Finished, found.State)
+						require.Equal(t, result.StatusExited, found.Result.Status, found.Result.Explanation)
+					}
+					if c.after != nil && operation != "run on its final" {
+						c.after(t, d)
+					}
+					_, err = d.GC(t.Context(), GCOptions{})
+					require.NoError(t, err)
+					require.Empty(t, d.fake.Left())
+					require.Equal(t, []uint32{uint32(os.Geteuid())}, treetest.Owners(t, d.out))
+					require.Equal(t, []string{"free", "free"}, gpuStates(t, d.Runner))
+				})
+			}
+		}
+	}
+}
+
+// newLostRun is a state directory with the run r1, whose controller died and whose program has ended, and
+// with a damaged file.
+func newLostRun(t *testing.T, pattern, how string) damagedRun {
+	t.Helper()
+	standInSMI(t, twoT4)
+	w := newWorker()
+	close(w.letGo)
+	fake := gpuEngine(w.program)
+	req := gpuCommand("2")
+	req.Final = filepath.Join(t.TempDir(), "out")
+	req.Egress = &policy.Egress{Level: policy.API, Allow: []string{"example.org"}}
+	r := dieAtWork(t, fake, "accepted", req, Work{Key: "job"}, WithPolicy(policy.Policy{AllowEgress: policy.API}))
+	recordtest.BegunBy(t, r.store, "r1", recordtest.DeadOwner())
+	dir, err := r.store.Reserve("waits")
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(r.store.Dir(), pattern))
+	require.NoError(t, err)
+	require.Len(t, files, 1, pattern)
+	tear(t, files[0], how)
+	long := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(dir, long, long))
+	return damagedRun{r, fake, req.Final}
 }

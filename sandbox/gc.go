@@ -294,10 +294,27 @@ func (r *Runner) reclaimLost(containers []engine.Found) error {
 	return errors.Join(errs...)
 }
 
+// orphanOf is the run without a controller that fills a ./final, by its record; empty if there is none.
+func (r *Runner) orphanOf(final string) string {
+	ids, _ := r.store.Orphans() // whose journal cannot be read has no ./final that is known
+	for _, id := range ids {
+		if found, err := r.store.Load(id); err == nil && found.Spec.Job.Final == final {
+			return id
+		}
+	}
+	return ""
+}
+
 // reclaimFinal finishes the run of a dead controller that filled this ./final, before another
 // run uses it. A program that still runs may be writing there.
 func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
+	if final == "" {
+		return nil
+	}
 	id, owed := stage.FilledLast(r.store, final)
+	if stage.IsDamaged(r.store, final) {
+		id = r.orphanOf(final)
+	}
 	if id == "" {
 		return nil
 	}

@@ -89,13 +89,13 @@ func endWork(ctx context.Context, file string) func() {
 	return remove
 }
 
-// tidyWork removes the notes about runs that have no record any more.
+// tidyWork removes the notes that are damaged, and those about runs that have no record any more.
 func (r *Runner) tidyWork() {
 	entries, _ := os.ReadDir(r.store.WorkDir()) // there may be none
 	for _, entry := range entries {
 		var note workNote
 		file := filepath.Join(r.store.WorkDir(), entry.Name())
-		damaged := record.ReadJSON(file, &note) != nil // it names no run
+		damaged := record.ReadJSON(file, &note) != nil || note.RunID == ""
 		if _, err := r.store.State(note.RunID); damaged || errors.Is(err, record.ErrNoRecord) {
 			_ = os.Remove(file) // as above
 		}
@@ -109,7 +109,7 @@ const workPoll = 50 * time.Millisecond
 // false if there is none: then the program has to run.
 func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (_ *result.Result, ok bool, _ error) {
 	var note workNote
-	if file == "" || record.ReadJSON(file, &note) != nil {
+	if file == "" || record.ReadJSON(file, &note) != nil || note.RunID == "" {
 		return nil, false, nil
 	}
 	for began := time.Now(); ; {

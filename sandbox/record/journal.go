@@ -258,12 +258,18 @@ func ReadJSON(path string, into any) error {
 	return nil
 }
 
-// WriteJSON writes a file atomically, with mode 0600.
-func WriteJSON(path string, value any) error {
+// WriteJSON writes a file atomically, with mode 0600. A power cut may leave it empty or torn: without it a
+// run has no result, and its record says so.
+func WriteJSON(path string, value any) error { return writeJSON(path, value, false) }
+
+// WriteDurableJSON is [WriteJSON] for what nobody can find out again after a power cut. Each costs every run
+// two waits for the disk; docs/performance.md has what they cost.
+func WriteDurableJSON(path string, value any) error { return writeJSON(path, value, true) }
+
+func writeJSON(path string, value any, durable bool) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", filepath.Base(path), err)
 	}
-	// No need to survive a power cut: the container does not either.
-	return fsx.WriteFile(path, append(text, '\n'), 0o600, false)
+	return fsx.WriteFile(path, append(text, '\n'), 0o600, durable)
 }

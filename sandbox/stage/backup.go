@@ -232,6 +232,13 @@ func readNote(store *record.Store, path string) finalNote {
 	return note
 }
 
+// IsDamaged reports whether the note about a ./final is damaged: FilledLast knows no run then.
+func IsDamaged(store *record.Store, path string) bool {
+	var note finalNote
+	err := record.ReadJSON(finalFile(store, path), &note)
+	return !errors.Is(err, fs.ErrNotExist) && (err != nil || note.Path != path)
+}
+
 // restoreNote writes the note about the ./final of a run again if it is damaged. The journal says the
 // same, once the program may have run.
 func restoreNote(store *record.Store, journal record.Journal) error {
@@ -239,16 +246,20 @@ func restoreNote(store *record.Store, journal record.Journal) error {
 	if path == "" || journal.Ref.ID == "" {
 		return nil
 	}
-	var note finalNote
-	if err := record.ReadJSON(finalFile(store, path), &note); err == nil && note.Path == path || errors.Is(err, fs.ErrNotExist) {
+	if !IsDamaged(store, path) {
 		return nil
 	}
 	return writeNote(store, finalNote{Path: path, RunID: journal.ID, Lent: &journal.Final})
 }
 
+// writeNote writes a note. Whose ./final was before, and its permissions, nobody can find out again once it
+// is lent.
 func writeNote(store *record.Store, note finalNote) error {
-	file := finalFile(store, note.Path)
-	if err := record.WriteJSON(file, note); err != nil {
+	file, write := finalFile(store, note.Path), record.WriteJSON
+	if note.Lent != nil {
+		write = record.WriteDurableJSON
+	}
+	if err := write(file, note); err != nil {
 		return record.StateError(file, "cannot be written", err)
 	}
 	return nil
