@@ -55,7 +55,7 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/stage/lock.go":                     {"fsx.LockPath": ofFinal},
 	"sandbox/stage/mounts.go":                   {"os.Chmod": ofRecord, "os.Lstat": ofCaller},
 	"sandbox/stage/reclaim.go":                  {"os.Lstat": ofRecord, "os.ReadDir": ofRecord, "os.Remove": ofRecord, "os.RemoveAll": ofRecord},
-	"sandbox/stage/resume.go":                   {"os.Mkdir": ofFinal},
+	"sandbox/stage/resume.go":                   {"os.Lstat": ofFinal, "os.Mkdir": ofFinal},
 	"sandbox/stage/script.go":                   {"os.Chmod": ofRecord, "os.OpenFile": ofCaller, "os.Stat": ofCaller, "os.WriteFile": ofRecord},
 	"sandbox/stage/stage.go":                    {"fsx.WriteFile": ofRecord, "os.OpenFile": ofRecord, "os.Remove": ofRecord},
 	"sandbox/stage/trees.go":                    {"fsx.Remove": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord},

@@ -95,12 +95,19 @@ func (r *Runner) disclaim(ctx context.Context, id string, deadline time.Time) er
 	return r.store.Disclaim(ctx, id, deadline)
 }
 
+// endedError reports a run that has ended without a result, because its record is damaged.
+type endedError struct{ damage error }
+
+func (e *endedError) Error() string { return e.damage.Error() + "; the run has ended without a result" }
+
+func (e *endedError) Unwrap() []error { return []error{e.damage, outcome.ErrOwnerDied} }
+
 // endUnreadable ends a run that nobody can finish, because its record is damaged: what it has on the
 // engine is removed, its user ID and GPUs are given back, and ./final is handed back with the files
 // that are in it. The record stays, with the logs and outputs in it. The error says all that, and is an
 // [outcome.ErrOwnerDied].
 func (r *Runner) endUnreadable(ctx context.Context, found record.Record) (err error) {
-	damage := fmt.Errorf("%w, and it has no result: %w", outcome.ErrOwnerDied, found.Damage)
+	damage := &endedError{found.Damage}
 	if !r.store.IsOpen(found.ID) {
 		return damage // that was done
 	}

@@ -105,7 +105,7 @@ func (s *Server) stop(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if each.State == record.Finished {
+	if each.State == record.Finished || each.State == record.Unreadable {
 		refuse(w, http.StatusConflict, "The run has ended already.")
 		return
 	}

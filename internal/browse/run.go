@@ -225,6 +225,9 @@ func (v runView) Elapsed() string {
 func (v runView) Running() bool { return v.State == record.Running }
 func (v runView) Lost() bool    { return v.State == record.Lost }
 
+// Unreadable reports whether the record is damaged, so that nobody can finish the run.
+func (v runView) Unreadable() bool { return v.State == record.Unreadable }
+
 // Traceback is how the program failed, as it printed it; empty if it did not.
 func (v runView) Traceback() string {
 	switch res := v.Result; {

@@ -51,8 +51,8 @@ func (s DirState) Is(root *os.Root) bool {
 }
 
 // LetIn gives the owner of the directory all rights on it, which a program may have taken away:
-// without them, not even an open directory can be read or opened up. Another directory that
-// took its place is [ErrReplaced].
+// without them, not even an open directory can be read or opened up. Anything else that took its
+// place is [ErrReplaced].
 func (s DirState) LetIn(path string) error { return s.letIn(path) }
 
 // Handback says what is handed back.

@@ -13,6 +13,9 @@ import (
 func (s DirState) letIn(path string) error {
 	// This takes no rights on the directory itself.
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return openError(path, ErrReplaced) // by a file or a link, or a directory above it was
+	}
 	if err != nil {
 		return openError(path, err)
 	}

@@ -21,7 +21,7 @@ import (
 // compare the open file with the listed one, as [OpenListed] does.
 const OpenFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// ErrReplaced means that another directory took the place of one while it was opened.
+// ErrReplaced means that something else took the place of a directory.
 var ErrReplaced = errors.New("was replaced meanwhile")
 
 // A NotRegularError is a name of something that is not a regular file.

@@ -245,9 +245,12 @@ func describeContract(c *contract.Recorded, finished bool, row func(name, text s
 	row("outcome", filepath.Join(c.Dir, contract.OutcomeFile))
 }
 
-// lostText explains a lost run.
+// lostText explains a lost run, and one whose record is damaged.
 func lostText(each record.Record, c *contract.Recorded) []string {
-	if each.State != record.Lost {
+	switch {
+	case each.State == record.Unreadable:
+		return []string{fmt.Sprint(each.Damage), "end what is left of it, and delete its record, with: sandbox rm " + each.ID}
+	case each.State != record.Lost:
 		return nil
 	}
 	lines := []string{

@@ -30,10 +30,14 @@ Ctrl-C asks the program to end and keeps what it did; twice ends it at once. A r
 whose process lives is refused. A program that was never started has a result that says
 so, and ./final is as it was before.
 
+A run whose record is damaged has no result: what the engine has of it is removed, ./final is
+handed back with the files in it, and the record stays.
+
 With --all: every such run of the state directory, without the output of the programs.
 'sandbox gc' finishes those whose programs have ended, and leaves the others alone.
 
-The exit code is that of 'sandbox run'; with --all it is 0 if every run was finished.
+The exit code is that of 'sandbox run'; with --all it is 0 if every run was finished, or has no
+result for ever.
 
 ` + handleHelp,
 		Example: "  sandbox adopt 20260102t150405-1a2b3c4d5e\n  sandbox adopt --all",

@@ -90,7 +90,7 @@ func copyFinal(ctx context.Context, a *cli.App, s settings.Settings, handle, pat
 // notThere is an error for a path that ./final does not have, or not yet.
 func notThere(each record.Record, path string, err error) error {
 	err = fmt.Errorf("run %s: %q in ./final: %w", each.ID, path, fsx.Cause(err))
-	if each.State != record.Finished {
+	if each.State == record.Running || each.State == record.Lost {
 		return cli.WithHint(err, "the run has not finished: wait for it with: sandbox wait "+each.ID)
 	}
 	return cli.WithHint(err, "see the outputs with: sandbox show "+each.ID)

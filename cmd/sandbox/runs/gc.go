@@ -134,6 +134,7 @@ func NewGC(a *cli.App) *cobra.Command {
 adopt' does. Then remove the containers that such runs, or interrupted image scans, left
 behind. A program that still runs goes on until its time limit. The container of a live
 process is never touched, nor anything that evalbox did not create; 'sandbox ps' lists them.
+A run whose record is damaged is ended, because nobody can finish it; the record stays.
 Contracts that were carried out by such a process get their outcome: abandoned.
 To delete the records of old runs see 'sandbox prune'.
 
@@ -172,7 +173,7 @@ until somebody deletes them.`,
 // collect shows the removed containers also after an error.
 func collect(ctx context.Context, a *cli.App, s settings.Settings, runner *sandbox.Runner, opts sandbox.GCOptions) error {
 	report, gcErr := runner.GC(ctx, opts)
-	if gcErr != nil && len(report.Finished)+len(report.Removed)+len(report.Left) == 0 {
+	if gcErr != nil && len(report.Finished)+len(report.Ended)+len(report.Removed)+len(report.Left) == 0 {
 		return gcErr
 	}
 	if err := printReport(a, report, opts, s.JSON); err != nil {
@@ -192,6 +193,7 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 	if asJSON {
 		// Lists are never null.
 		report.Finished = append([]sandbox.Collected{}, report.Finished...)
+		report.Ended = append([]sandbox.Collected{}, report.Ended...)
 		report.Removed = append([]sandbox.Collected{}, report.Removed...)
 		report.Left = append([]sandbox.Collected{}, report.Left...)
 		return a.PrintJSON(struct {
@@ -204,6 +206,9 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 	for _, c := range report.Finished {
 		lines = append(lines, fmt.Sprintf("%s run %s: %s", finishing(opts.DryRun), c.RunID, c.Reason))
 	}
+	for _, c := range report.Ended {
+		lines = append(lines, fmt.Sprintf("%s run %s without a result: %s", ending(opts.DryRun), c.RunID, c.Reason))
+	}
 	for _, c := range report.Removed {
 		lines = append(lines, fmt.Sprintf("%s %s: %s", verb, c.Container, c.Reason))
 	}
@@ -212,6 +217,9 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 		kept = "would keep"
 	}
 	counts := fmt.Sprintf("%s %d, %s %d", verb, len(report.Removed), kept, len(report.Left))
+	if n := len(report.Ended); n > 0 {
+		counts = fmt.Sprintf("%s %d, %s", ending(opts.DryRun), n, counts)
+	}
 	if n := len(report.Finished); n > 0 {
 		counts = fmt.Sprintf("%s %d, %s", finishing(opts.DryRun), n, counts)
 	}
@@ -223,6 +231,13 @@ func finishing(dry bool) string {
 		return "would finish"
 	}
 	return "finished"
+}
+
+func ending(dry bool) string {
+	if dry {
+		return "would end"
+	}
+	return "ended"
 }
 
 func removing(dry bool) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
@@ -34,6 +35,8 @@ traceback; of a contract also what came out otherwise, and where its outcome is.
 			switch {
 			case err != nil:
 				return err
+			case s.JSON && each.State == record.Unreadable:
+				return each.Damage
 			case s.JSON && each.Result == nil:
 				return cli.WithHint(fmt.Errorf("run %s: has no result: it is %s", each.ID, each.State), hintOf(each))
 			}
@@ -117,14 +120,17 @@ func NewRm(a *cli.App) *cobra.Command {
 		Use:   "rm RUN...",
 		Short: "Delete the records of runs",
 		Long: `Delete the records of runs, with their logs and the outputs that no --final was given
-for. The record of a running program is refused. For records by age, number or status see
-'sandbox prune'.
+for. The record of a running program is refused. A run whose record is damaged is ended first,
+with all that the engine has of it. For records by age, number or status see 'sandbox prune'.
 
 ` + handleHelp,
 		Example: "  sandbox rm 1a2b3c4d5e\n  sandbox rm $(sandbox ls -q --status failed)",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: a.With(func(_ context.Context, s settings.Settings, handles []string) error {
+		RunE: a.With(func(ctx context.Context, s settings.Settings, handles []string) error {
 			return eachRun(s, handles, func(store *record.Store, id string) error {
+				if err := endUnreadable(ctx, a, s, store, id); err != nil {
+					return err
+				}
 				if err := store.Remove(id); err != nil {
 					return whyKept(store, id, err)
 				}
@@ -133,6 +139,22 @@ for. The record of a running program is refused. For records by age, number or s
 		}),
 	}
 	return cli.TakesHandles(cmd)
+}
+
+// endUnreadable ends a run whose record is damaged, with all that belongs to it, unless that was done.
+func endUnreadable(ctx context.Context, a *cli.App, s settings.Settings, store *record.Store, id string) error {
+	if state, err := store.State(id); err != nil || state != record.Unreadable || !store.IsOpen(id) {
+		return nil //nolint:nilerr // the removal reports it
+	}
+	x, err := a.Begin(ctx, s, cli.Hidden)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	if _, err := x.Box.Adopt(ctx, id); !errors.Is(err, outcome.ErrOwnerDied) {
+		return err
+	}
+	return nil
 }
 
 // hintOf says how a run without a result gets one.

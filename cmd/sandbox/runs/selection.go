@@ -23,6 +23,7 @@ func statuses() []cobra.Completion {
 	all := []cobra.Completion{
 		cobra.CompletionWithDesc(string(record.Running), "it has not ended"),
 		cobra.CompletionWithDesc(string(record.Lost), "its own process died, and nobody finished it"),
+		cobra.CompletionWithDesc(string(record.Unreadable), "its record is damaged, and nobody can finish it"),
 		cobra.CompletionWithDesc(record.AnySuccess, "the program exited with 0; of a contract: success"),
 		cobra.CompletionWithDesc(record.AnyFailure, "it ended in any other way"),
 	}
@@ -38,7 +39,7 @@ type selection struct{ record.Filter }
 // register adds the flags to a command.
 func (s *selection) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.Var(cli.List(&s.Status, "list", cli.Each(readStatus)), "status", "only these: running, lost, succeeded, failed, or a status such as timed_out; with commas between them")
+	flags.Var(cli.List(&s.Status, "list", cli.Each(readStatus)), "status", "only these: running, lost, unreadable, succeeded, failed, or a status such as timed_out; with commas between them")
 	flags.StringVar(&s.Name, "name", "", "only runs whose name matches `glob`, such as 'train*'")
 	flags.StringArrayVarP(&s.Labels, "label", "l", nil, "only runs with label `NAME[=VALUE]`; repeated: with all of them")
 	cli.Choices(cmd, "status", statuses()...)
@@ -54,7 +55,7 @@ func readStatus(text string) (string, error) {
 	if slices.Contains(record.StatusNames(), text) {
 		return text, nil
 	}
-	return "", errors.New("must be running, lost, succeeded, failed, or a status of a result: " + strings.Join(resultStatuses(), ", "))
+	return "", errors.New("must be running, lost, unreadable, succeeded, failed, or a status of a result: " + strings.Join(resultStatuses(), ", "))
 }
 
 func resultStatuses() (names []string) {

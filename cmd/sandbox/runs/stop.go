@@ -70,7 +70,7 @@ func stop(ctx context.Context, a *cli.App, s settings.Settings, store *record.St
 			return err
 		}
 	}
-	if state == record.Lost {
+	if state == record.Lost || state == record.Unreadable {
 		x, err := a.Begin(ctx, s, cli.Hidden)
 		if err != nil {
 			return err
@@ -124,6 +124,9 @@ func wait(ctx context.Context, a *cli.App, store *record.Store, id string) error
 		return err
 	case state == "":
 		return fmt.Errorf("run %s: its record is gone: it was removed, or its program was never started", id)
+	case state == record.Unreadable:
+		each, err := store.Load(id)
+		return errors.Join(each.Damage, err)
 	case state == record.Lost:
 		return cli.WithHint(fmt.Errorf("run %s: is lost: its own process died", id), "finish the run with: sandbox adopt "+id)
 	}
