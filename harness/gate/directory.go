@@ -89,8 +89,8 @@ func openExisting(path string) (*os.Root, error) {
 	return root, nil
 }
 
-// clearDirectory empties an earlier gate directory. It refuses any other directory that is not
-// empty.
+// clearDirectory empties an earlier gate directory; one with a verdict only to replace it. A run that was
+// killed wrote no verdict. It refuses any other directory that is not empty.
 func clearDirectory(root *os.Root, path string, replace bool) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -99,7 +99,7 @@ func clearDirectory(root *os.Root, path string, replace bool) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	earlier := false
+	earlier, finished := false, false
 	for _, entry := range entries {
 		// A crash may leave a file that was not complete.
 		name, _, _ := strings.Cut(entry.Name(), ".new-")
@@ -107,11 +107,12 @@ func clearDirectory(root *os.Root, path string, replace bool) error {
 			return &DirectoryError{Path: path, Rule: fmt.Sprintf("holds %q, which is not of a gate", entry.Name()), hint: "choose a new directory"}
 		}
 		earlier = earlier || name == evidence.WishLockFile || name == evidence.RunManifestFile
+		finished = finished || entry.Name() == evidence.VerdictFile
 	}
 	switch {
 	case !earlier:
 		return &DirectoryError{Path: path, Rule: "is not empty, and no earlier gate directory", hint: "choose a new directory"}
-	case !replace:
+	case finished && !replace:
 		return &DirectoryError{Path: path, Rule: "holds an earlier run", hint: "replace it with --replace, or choose a new directory"}
 	}
 	// The files that vouch for the others go first.

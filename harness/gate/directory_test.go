@@ -16,6 +16,8 @@ func TestOpenDirectory(t *testing.T) {
 	}{
 		"new":                       {},
 		"earlier":                   {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, rule: "holds an earlier run"},
+		"killed":                    {files: []string{"wish.lock.json", "RunManifest.json", "evidence/raw/01.stdout.log"}},
+		"killed at its verdict":     {files: []string{"RunManifest.json", "ExecutionVerdict.json.new-ABC"}},
 		"earlier, replaced":         {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, replace: true},
 		"half-made, replaced":       {files: []string{"wish.lock.json", "RunManifest.json.new-ABC"}, replace: true},
 		"somebody else's":           {files: []string{"RunManifest.json", "thesis.tex"}, replace: true, rule: `holds "thesis.tex"`},
