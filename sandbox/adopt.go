@@ -65,6 +65,7 @@ func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*resu
 // adopt is Adopt. With onlyEnded set, a program that still runs is left alone with
 // [ErrStillRuns], and one that has ended is left to another process when ctx ends.
 func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, onlyEnded bool) (*result.Result, error) {
+	defer r.sweepTemp()
 	switch {
 	case found.Result != nil:
 		return found.Result, r.tidy(ctx, found)
@@ -164,6 +165,13 @@ func (r *Runner) freeGPUs(ctx context.Context, id string) error {
 		return err
 	}
 	return lease.Release(ctx)
+}
+
+// sweepTemp removes what only a run that is over now has read.
+func (r *Runner) sweepTemp() {
+	if err := r.store.SweepTemp(); err != nil { // a garbage collection reports it
+		r.log.Debug("the temporary files of a dead process were not removed", logError, err)
+	}
 }
 
 // settleUnknown ends a run without a journal whose owner is dead: nobody can find out how its

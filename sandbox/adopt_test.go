@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/atend"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -62,8 +63,16 @@ func dieAtWork(t *testing.T, fake *enginetest.Fake, step string, req Request, wo
 		close(dead)
 		select {} // for ever
 	}
-	go func() { _, _ = first.Run(context.Background(), req, work) }()
-	<-dead
+	ended := make(chan error, 1)
+	go func() {
+		_, err := first.Run(context.Background(), req, work)
+		ended <- err
+	}()
+	select {
+	case <-dead:
+	case err := <-ended:
+		t.Fatalf("the run ended before the step %s: %v", step, err)
+	}
 	second := newFakeRunner(t, fake, append(opts, WithStateDir(first.store.Dir()))...)
 	return second
 }
@@ -424,10 +433,10 @@ func TestWorkIsDoneOnce(t *testing.T) {
 					require.NoError(t, err)
 				}
 				other := req
-				other.ID, other.Final, other.Env = "other", "", map[string]string{"SEED": "2"}
-				_, err := r.Run(t.Context(), other, Work{Key: "job 1"})
+				other.ID, other.Final = "other", ""
+				_, err := r.Run(t.Context(), other, Work{Key: "job 2"})
 				require.NoError(t, err)
-				require.Equal(t, i >= slices.Index(stepsOfARun, "accepted"), w.times() == 2, "another request is other work")
+				require.Equal(t, i >= slices.Index(stepsOfARun, "accepted"), w.times() == 2, "another job is other work")
 				before := w.times()
 
 				req.ID, req.Labels = "r2", map[string]string{"trial.id": "another"}
@@ -459,6 +468,87 @@ func TestWorkIsDoneOnce(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestWorkWithAnotherRequest runs a job again with another request, or another version, after its controller
+// died at each step. The orphan is ended and has its result, what it had mounted is removed, and the job
+// goes on: no later call has to clean up.
+func TestWorkWithAnotherRequest(t *testing.T) {
+	for _, step := range stepsOfARun {
+		for name, change := range map[string]func(req *Request, work *Work){
+			"time limit":  func(req *Request, _ *Work) { req.Limits.Timeout = time.Hour },
+			"script":      func(req *Request, _ *Work) { require.NoError(t, os.WriteFile(req.Script, []byte("print(2)"), 0o600)) },
+			"version":     func(_ *Request, work *Work) { work.Version = "2" },
+			"other final": func(req *Request, _ *Work) { req.Final = "" },
+		} {
+			t.Run(step+" "+name, func(t *testing.T) {
+				fake := enginetest.NewFake(func(p *enginetest.Program) int {
+					if p.Job.RunID == "r1" && slices.Index(stepsOfARun, step) < slices.Index(stepsOfARun, "ended") {
+						<-p.Kill() // it would not end before its time limit
+					}
+					return 0
+				})
+				state := filepath.Join(t.TempDir(), "state")
+				store, err := record.Open(state)
+				require.NoError(t, err)
+				req := command()
+				req.Script, req.Final = filepath.Join(t.TempDir(), "train.py"), filepath.Join(t.TempDir(), "out")
+				require.NoError(t, os.WriteFile(req.Script, []byte("print(1)"), 0o600))
+				dead := filepath.Join(fsx.RealPath(filepath.Dir(state)), "state", "tmp", "grading-1") // of the process that dies
+				require.NoError(t, os.MkdirAll(filepath.Join(dead, "input"), 0o755))
+				require.NoError(t, os.MkdirAll(filepath.Join(dead, "program"), 0o755))
+				req.Input, req.Mounts = filepath.Join(dead, "input"), []Mount{{Source: filepath.Join(dead, "program"), Target: "/work/program"}}
+				r := dieAtWork(t, fake, step, req, Work{Key: "job 1", Version: "1"}, WithStateDir(state))
+				if step == "accepted" && name == "version" {
+					_, err = r.GC(t.Context(), GCOptions{})
+					require.NoError(t, err)
+					require.DirExists(t, dead, "a program reads it")
+				}
+
+				work := Work{Key: "job 1", Version: "1"}
+				req.ID, req.Input, req.Mounts = "r2", "", nil
+				change(&req, &work)
+				res, err := r.Run(t.Context(), req, work)
+				require.NoError(t, err)
+				require.Equal(t, "r2", res.ID)
+				require.Equal(t, result.StatusExited, res.Status)
+				orphans, err := store.Orphans()
+				require.NoError(t, err)
+				require.Empty(t, orphans)
+				if first, err := store.Load("r1"); err == nil {
+					require.Equal(t, record.Finished, first.State)
+				} else {
+					require.ErrorIs(t, err, record.ErrNoRecord)
+				}
+				require.Empty(t, fake.Left())
+				require.NoDirExists(t, dead)
+			})
+		}
+	}
+}
+
+// TestWorkOfALivingController is left alone.
+func TestWorkOfALivingController(t *testing.T) {
+	w := newWorker()
+	fake := enginetest.NewFake(w.program)
+	living := newFakeRunner(t, fake)
+	running := make(chan struct{})
+	first := make(chan *result.Result, 1)
+	go func() {
+		res, _ := living.Run(context.Background(), command("train"), Work{Key: "job 1"}, Hooks{Running: func() { close(running) }})
+		first <- res
+	}()
+	<-running
+	other := newFakeRunner(t, fake, WithStateDir(living.store.Dir()))
+	req := command("other")
+	req.ID = "r2"
+	second := make(chan *result.Result, 1)
+	go func() {
+		res, _ := other.Run(context.Background(), req, Work{Key: "job 1"}, Hooks{Running: func() { close(w.letGo) }})
+		second <- res
+	}()
+	require.Equal(t, 0, (<-first).ExitCode)
+	require.Equal(t, 0, (<-second).ExitCode)
 }
 
 // logFunc calls a function with each record of a log.
@@ -602,6 +692,12 @@ func TestWorkIsForgottenAtItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, treetest.Everything(t, r.store.WorkDir()), 1)
 	require.NoError(t, r.store.Remove("r1"))
+	_, err = r.GC(t.Context(), GCOptions{})
+	require.NoError(t, err)
+	notes := treetest.Everything(t, r.store.WorkDir())
+	require.Len(t, notes, 1, "its run may be about to begin")
+	long := time.Now().Add(-2 * journalPatience)
+	require.NoError(t, os.Chtimes(filepath.Join(r.store.WorkDir(), notes[0]), long, long))
 	_, err = r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.Empty(t, treetest.Everything(t, r.store.WorkDir()), "its record is gone")

@@ -46,7 +46,7 @@ type Collected struct {
 // GC finishes the runs whose controllers died and whose programs have ended, see
 // [Runner.Adopt]. Then it removes the containers that dead controllers left behind, and the
 // volumes of runs whose files are copied. It gives the ./final directories back that the
-// controllers had granted to their programs. A program that still runs goes on until its time
+// controllers had granted to their programs, and removes their temporary files. A program that still runs goes on until its time
 // limit. GC never touches a container whose owner lives, or one without the labels of
 // evalbox. An owner that cannot be seen from here (another machine, another PID namespace)
 // counts as dead after the deadline of the container, which is an hour after the latest end
@@ -110,7 +110,7 @@ func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 		errs = append(errs, r.sweepPool(ctx))
 		left, err := r.engine.List(ctx)
 		if err == nil {
-			err = errors.Join(r.reclaimLost(left), r.sweepUIDs(ctx))
+			err = errors.Join(r.reclaimLost(left), r.sweepUIDs(ctx), r.store.SweepTemp())
 		}
 		errs = append(errs, err)
 	}

@@ -61,6 +61,7 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 	if err != nil {
 		return nil, err
 	}
+	r.endOthers(ctx, file)
 	if res, ok, err := r.resumeWork(ctx, file, o); ok || err != nil {
 		return res, err
 	}
@@ -110,10 +111,10 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (_ *res
 		return nil, err
 	}
 	steps.begin(StepStage)
+	defer func() { a.endWork() }()
 	if err := a.openStage(ctx); err != nil { // 4 stage
 		return nil, errors.Join(err, a.dropWaiting(ctx))
 	}
-	defer func() { a.endWork() }()
 	ctx, done := a.heed(ctx)
 	defer done()
 	a.at("staged")
@@ -292,6 +293,9 @@ func (a *run) openStage(ctx context.Context) (err error) {
 	if err := r.reclaimFinal(ctx, a.spec.Job.Final); err != nil {
 		return err
 	}
+	if err := a.beginWork(ctx); err != nil {
+		return err
+	}
 	a.stage, err = stage.Open(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Verified: a.verified,
 		Waited: a.waited, Warn: a.warn.add, Stop: a.stop, Log: a.log})
 	if err != nil {
@@ -318,9 +322,6 @@ func (a *run) prepare(ctx context.Context) error {
 	// The plan comes first: a journal that names a container has a plan.
 	if err := record.WriteJSON(filepath.Join(dir, record.SpecFile), a.spec); err != nil {
 		return record.StateError(dir, "cannot be written", err)
-	}
-	if err := a.beginWork(ctx); err != nil {
-		return err
 	}
 	a.journal = record.Journal{
 		Schema: record.JournalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(), Engine: a.info.ID,

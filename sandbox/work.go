@@ -22,14 +22,20 @@ import (
 )
 
 // Work makes a run the only one that is done for a job: if the controller of an
-// earlier run with the same Key and the same request died, that run is finished, see
+// earlier run with the same Key, the same Version and the same request died, that run is finished, see
 // [Runner.Adopt], or its result is taken if somebody has finished it; the program does not
 // run again. The request is the same without its ID and its trial labels; of the script its
-// content counts.
+// content counts. Any other run with the same Key whose controller died is killed, and gets its
+// result.
 //
 // The run stays on record for that until [Runner.Run] returns or, in the context of a job of
 // harness/trial, until the result of the job is on disk.
-type Work struct{ Key string }
+type Work struct {
+	// Key names the job, such as by its directory. No two jobs with one Key may run at the same time.
+	Key string
+	// Version is what else the result depends on.
+	Version string
+}
 
 func (w Work) apply(all *runOptions) { all.work = w }
 
@@ -55,19 +61,56 @@ func (r *Runner) workFile(w Work, req Request) (string, error) {
 		sum := sha256.Sum256(text)
 		script, req.Script = hex.EncodeToString(sum[:]), filepath.Base(req.Script)
 	}
-	text, err := json.Marshal([]any{w.Key, req, script})
+	text, err := json.Marshal([]any{w.Version, req, script})
 	if err != nil {
 		return "", fmt.Errorf("run for %q: %w", w.Key, err)
 	}
-	sum := sha256.Sum256(text)
-	return filepath.Join(r.store.WorkDir(), hex.EncodeToString(sum[:16])+".json"), nil
+	key, version := sha256.Sum256([]byte(w.Key)), sha256.Sum256(text)
+	return filepath.Join(r.store.WorkDir(), hex.EncodeToString(key[:16])+"-"+hex.EncodeToString(version[:16])+".json"), nil
 }
 
-// beginWork notes the run, before anything of it is on the engine. The note is removed at the
-// end of its job.
+// endOthers ends the other runs that dead controllers began for the same job: nobody waits for their
+// results, and their programs have ./final. What cannot be ended stays in the way of the new run, which
+// says so.
+func (r *Runner) endOthers(ctx context.Context, file string) {
+	if file == "" {
+		return
+	}
+	key, _, _ := strings.Cut(filepath.Base(file), "-")
+	entries, _ := os.ReadDir(filepath.Dir(file)) // there may be none
+	for _, entry := range entries {
+		other := filepath.Join(filepath.Dir(file), entry.Name())
+		var note workNote
+		if !strings.HasPrefix(entry.Name(), key+"-") || other == file || record.ReadJSON(other, &note) != nil {
+			continue
+		}
+		found, err := r.store.Load(note.RunID)
+		if err != nil || found.State == record.Running || !r.store.IsOpen(note.RunID) {
+			continue
+		}
+		r.log.Debug("the run of a dead controller is ended: its job has another request now", logRun, note.RunID)
+		if found.State == record.Lost {
+			err = r.store.RequestStop(note.RunID, true)
+		}
+		if err == nil {
+			_, err = r.adopt(ctx, found, runOptions{}, false)
+		}
+		switch {
+		case err != nil && !errors.Is(err, outcome.ErrOwnerDied):
+			r.log.Debug("the run of a dead controller was not ended", logRun, note.RunID, logError, err)
+		case found.State == record.Lost:
+			_ = os.Remove(other) // a note that stays only costs a look
+		}
+	}
+}
+
+// beginWork notes the run, before it has a record. The note is removed at the end of its job.
 func (a *run) beginWork(ctx context.Context) error {
 	if a.workFile == "" {
 		return nil
+	}
+	if err := a.runner.store.Prepare(); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(a.workFile), 0o700); err != nil {
 		return record.StateError(a.workFile, "cannot be made", err)
@@ -89,12 +132,17 @@ func endWork(ctx context.Context, file string) func() {
 	return remove
 }
 
-// tidyWork removes the notes that are damaged, and those about runs that have no record any more.
+// tidyWork removes the notes that are damaged, and those about runs that have no record any more. A new
+// note may be of a run that is about to have one.
 func (r *Runner) tidyWork() {
 	entries, _ := os.ReadDir(r.store.WorkDir()) // there may be none
 	for _, entry := range entries {
 		var note workNote
 		file := filepath.Join(r.store.WorkDir(), entry.Name())
+		info, err := entry.Info()
+		if err != nil || time.Since(info.ModTime()) < journalPatience {
+			continue
+		}
 		damaged := record.ReadJSON(file, &note) != nil || note.RunID == ""
 		if _, err := r.store.State(note.RunID); damaged || errors.Is(err, record.ErrNoRecord) {
 			_ = os.Remove(file) // as above

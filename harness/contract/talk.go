@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -24,11 +25,15 @@ var errLingers = errors.New("the program did not end when its input ended")
 func (run *execution) runProgram(ctx context.Context, streams sandbox.IO, hooks sandbox.Hooks) (*result.Result, Answer, error) {
 	a, req := run.Effective.Adapted, run.request
 	if a != nil && len(a.Files) > 0 {
-		dir, err := writeFiles(a.Files)
+		temp, remove, err := run.box.Store().Temp("adapter")
 		if err != nil {
 			return nil, Answer{}, err
 		}
-		defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+		defer remove() //nolint:errcheck // what is left is swept later
+		dir := filepath.Join(temp, "files")
+		if err := writeFiles(dir, a.Files); err != nil {
+			return nil, Answer{}, err
+		}
 		req.Mounts = append(req.Mounts, sandbox.Mount{Source: dir, Target: a.FilesDir})
 	}
 	if a == nil || a.Talk == nil {
@@ -129,18 +134,12 @@ func (in *input) close() {
 	in.changed.Signal()
 }
 
-// writeFiles writes the files of an adapter into a directory that every user may read.
-func writeFiles(files map[string]string) (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "evalbox-adapter-*"); err != nil {
-		return "", err
-	}
-	errs := []error{os.Chmod(dir, 0o755)} // the user of the container reads it
+// writeFiles writes the files of an adapter into a new directory that every user may read.
+func writeFiles(dir string, files map[string]string) error {
+	errs := []error{fsx.MkdirReadable(dir)} // the user of the container reads it
 	for name, text := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644))
 	}
-	if err = errors.Join(errs...); err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return dir, nil
+	return errors.Join(errs...)
 }

@@ -50,7 +50,7 @@ func TestEngineExampleLeaderboard(t *testing.T) {
 	entries, err := evaluate.Entries(listed, nil, t.TempDir())
 	require.NoError(t, err)
 	grader := &evaluate.Grader{
-		Script: filepath.Join(example, "grader.py"), Answers: filepath.Join(example, "answers"), Limits: small, TempDir: t.TempDir(),
+		Script: filepath.Join(example, "grader.py"), Answers: filepath.Join(example, "answers"), Limits: small,
 	}
 	e, err := evaluate.New(runnertest.New(t), evaluate.Options{
 		Request:    sandbox.Request{Limits: small},
@@ -280,7 +280,7 @@ print(written >= 4)
 func TestEngineGradingIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	runner, dir := runnertest.New(t), t.TempDir()
-	grader := evaluate.Grader{Script: filepath.Join(dir, "grader.py"), Answers: t.TempDir(), Limits: small, TempDir: t.TempDir()}
+	grader := evaluate.Grader{Script: filepath.Join(dir, "grader.py"), Answers: t.TempDir(), Limits: small}
 	require.NoError(t, os.WriteFile(grader.Script, []byte("print('Final Validation Performance:', open('input/submission/out').read())\n"), 0o600))
 	impossible := grader
 	impossible.MaxBytes = 1 // nothing fits: our failure

@@ -64,8 +64,8 @@ type execution struct {
 	// program is the file that runs, script its name in messages.
 	script, program, dir, input string
 	timeout                     time.Duration
-	// work is the key of [sandbox.Work].
-	work string
+	// work is the job that it is done for; zero for none.
+	work sandbox.Work
 	env  map[string]string
 	name string
 	// aliases are added to those of the options. pattern, if not nil, finds the score.
@@ -109,7 +109,7 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 	if x.pattern != nil {
 		streams.WatchStdout = scores
 	}
-	res, err := h.box.Run(ctx, h.label(req, roleProgram), streams, h.opts.Hooks, sandbox.Work{Key: x.work})
+	res, err := h.box.Run(ctx, h.label(req, roleProgram), streams, h.opts.Hooks, x.work)
 	h.spent.note(res, roleProgram)
 	if res == nil {
 		return nil, err
@@ -130,6 +130,12 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 		h.log.LogAttrs(ctx, slog.LevelWarn, "script failed", script, code, slog.String("traceback", first), slog.String("exception", last))
 	}
 	return res, err
+}
+
+// workIn is the work of the job that has locked a directory. Its script and its grader run one after the
+// other.
+func workIn(dir, version string) sandbox.Work {
+	return sandbox.Work{Key: "evaluate " + dir, Version: version}
 }
 
 // withScore returns a result with the score of a pattern.

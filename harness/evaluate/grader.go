@@ -45,8 +45,6 @@ type Grader struct {
 	Limits policy.Limits
 	// MaxBytes bounds the copies of one grading; 0 is [DefaultGraderBytes].
 	MaxBytes policy.Size
-	// TempDir is the directory of the copies; empty is [os.TempDir].
-	TempDir string
 }
 
 const (
@@ -168,12 +166,12 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	grader := *h.opts.Grader
 	// The outer directory keeps other users of the host out; the inner one, which is mounted,
 	// must be readable for the user that the grader runs as.
-	private, err := os.MkdirTemp(grader.TempDir, "evalbox-grading-*")
+	private, remove, err := h.box.Store().Temp("grading")
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory for the grading: %w", err)
 	}
 	defer func() {
-		if err := fsx.Remove(private); err != nil { // the score is valid nevertheless
+		if err := remove(); err != nil { // the score is valid nevertheless
 			h.log.LogAttrs(ctx, slog.LevelWarn, "the directory of a grading is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}()
@@ -196,7 +194,7 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	}
 	hooks := h.opts.Hooks
 	hooks.Started, hooks.More, hooks.Peers = nil, noMore, nil // the copies are of one grading
-	graded, err := h.box.Run(ctx, h.label(req, roleGrader), hooks)
+	graded, err := h.box.Run(ctx, h.label(req, roleGrader), hooks, workIn(filepath.Dir(final), roleGrader))
 	h.spent.note(graded, roleGrader)
 	if err != nil {
 		err = fmt.Errorf("running the grader: %w", err)

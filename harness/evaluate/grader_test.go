@@ -18,7 +18,7 @@ import (
 func newGrader(t *testing.T, grade func(run fakeRun) fakeEnd) (*Grader, *fakeRunner) {
 	t.Helper()
 	dir := t.TempDir()
-	g := &Grader{Script: filepath.Join(dir, "grader.py"), Answers: filepath.Join(dir, "answers"), TempDir: t.TempDir()}
+	g := &Grader{Script: filepath.Join(dir, "grader.py"), Answers: filepath.Join(dir, "answers")}
 	writeFile(t, g.Script, "grade")
 	writeFile(t, filepath.Join(g.Answers, "deep", "answers.csv"), "id,x\n1,2\n")
 	require.NoError(t, os.Chmod(filepath.Join(g.Answers, "deep", "answers.csv"), 0o600))
@@ -69,12 +69,24 @@ func TestGrader(t *testing.T) {
 		Name: "grader", Script: req.Script, Input: req.Input, Image: "python", User: "1:1", Runtime: "runsc",
 		Limits: policy.Limits{Timeout: DefaultGraderTimeout}, Labels: map[string]string{"graded": "first"},
 	}, req, "nothing that was opened for scripts is open for a grader")
-	require.Len(t, runner.options[1], 1, "the output of a grader is not shown")
+	require.Len(t, runner.options[1], 2, "the output of a grader is not shown")
+	require.Equal(t, workOf(t, runner.options[0]).Key, workOf(t, runner.options[1]).Key, "the next call for this job ends what a kill left of both")
 	hooks, _ := runner.options[1][0].(sandbox.Hooks)
 	require.NotNil(t, hooks.Waiting)
 	require.Nil(t, hooks.Started)
 	require.NotContains(t, runner.requests[0].Input, filepath.Dir(grader.Answers), "no script sees the answers")
-	require.Empty(t, tree(t, grader.TempDir), "the copies are gone")
+	require.Empty(t, tree(t, runner.Store().TempDir()), "the copies are gone")
+}
+
+func workOf(t *testing.T, options []sandbox.RunOption) sandbox.Work {
+	t.Helper()
+	for _, option := range options {
+		if work, ok := option.(sandbox.Work); ok {
+			return work
+		}
+	}
+	t.Fatal("the run is for no job")
+	return sandbox.Work{}
 }
 
 func TestGraderFailures(t *testing.T) {
@@ -92,7 +104,6 @@ func TestGraderFailures(t *testing.T) {
 		"cannot be run":   {grade: fakeEnd{err: errFake}, want: "running the grader: the engine is gone"},
 		"out of memory":   {about: true, grade: fakeEnd{status: result.StatusOutOfMemory, stdout: "Final Validation Performance: 1"}, want: "the grader failed (out_of_memory"},
 		"too much":        {prepare: func(g *Grader) { g.MaxBytes = 20 }, want: "more to copy for the grader than is permitted"},
-		"no temporary":    {prepare: func(g *Grader) { g.TempDir += "/nowhere" }, want: "creating a directory for the grading"},
 		"a broken answer": {prepare: func(g *Grader) { _ = os.Symlink("nowhere", filepath.Join(g.Answers, "broken")) }, want: "broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,9 +121,7 @@ func TestGraderFailures(t *testing.T) {
 			require.Contains(t, got.Grading.Failure, test.want)
 			require.Equal(t, test.about, got.Conclusive())
 			require.True(t, got.GradingFailed())
-			if grader.MaxBytes == 0 && name != "no temporary" {
-				require.Empty(t, tree(t, grader.TempDir))
-			}
+			require.Empty(t, tree(t, runner.Store().TempDir()))
 		})
 	}
 }

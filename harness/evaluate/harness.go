@@ -257,12 +257,12 @@ func (h *Harness) place(ctx context.Context, job Job) (p place, err error) {
 // prepare returns the run of a job. Its program is a private copy of the script: a change of
 // solution.py before the run has read it would change what is evaluated.
 func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, remove func(), err error) {
-	private, err := os.MkdirTemp("", "evalbox-script-*")
+	private, removeTemp, err := h.box.Store().Temp("script")
 	if err != nil {
 		return x, nil, fmt.Errorf("creating a directory for the script: %w", err)
 	}
 	remove = func() {
-		if err := os.RemoveAll(private); err != nil {
+		if err := removeTemp(); err != nil {
 			h.log.LogAttrs(ctx, slog.LevelWarn, "the copy of a script is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}
@@ -273,7 +273,7 @@ func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, r
 		return x, nil, err
 	}
 	x = execution{program: filepath.Join(private, ScriptName), dir: p.dir, input: p.input, timeout: job.Timeout, name: job.Name,
-		work: fmt.Sprintf("evaluate %s %d", job.Setup, job.Repetition), aliases: aliases, pattern: pattern}
+		work: workIn(p.dir, fmt.Sprintf("%s %d", job.Setup, job.Repetition)), aliases: aliases, pattern: pattern}
 	if err := os.WriteFile(x.program, []byte(job.Script), 0o600); err != nil {
 		remove()
 		return x, nil, fmt.Errorf("copying the script: %w", err)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -46,11 +45,11 @@ func CheckSyntax(ctx context.Context, box sandbox.Box, pattern sandbox.Request, 
 	if len(scripts) > maxSyntax {
 		return nil, fmt.Errorf("the syntax of more than %d scripts cannot be checked at once", maxSyntax)
 	}
-	private, err := os.MkdirTemp("", "evalbox-syntax-*")
+	private, remove, err := box.Store().Temp("syntax")
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory for the scripts: %w", err)
 	}
-	defer func() { _ = fsx.Remove(private) }() // temporary files of our own
+	defer func() { _ = remove() }() // what is left is swept later
 	input := filepath.Join(private, inputName)
 	errs := []error{os.Mkdir(input, 0o755)}
 	for i, script := range scripts {

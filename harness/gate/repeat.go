@@ -33,12 +33,12 @@ func (g *run) compareRepeats(ctx context.Context, artifacts evidence.Artifacts) 
 }
 
 func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artifacts) (found []evidence.Finding, err error) {
-	temp, err := os.MkdirTemp("", "evalbox-gate-repeat-")
+	temp, remove, err := g.box.Store().Temp("repeat")
 	if err != nil {
 		return nil, err
 	}
 	// At once: of many repetitions, the disk has to hold one copy.
-	defer func() { err = errors.Join(err, fsx.Remove(temp)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	other, err := os.OpenRoot(temp)
 	if err != nil {
 		return nil, err

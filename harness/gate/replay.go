@@ -110,6 +110,7 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 		if out, err = g.newTemp("replay"); err != nil {
 			return report, err
 		}
+		out = filepath.Join(out, "gate") // a gate directory has a lock of its own
 	}
 	dir, err := openDirectory(out, o.Replace)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/judge"
 	"github.com/evalbox/evalbox/harness/gate/normalize"
 	"github.com/evalbox/evalbox/harness/gate/spec"
-	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
@@ -31,8 +30,8 @@ type run struct {
 	recordedEntries map[string]string
 	// findings are those that the judge cannot see in the files of the gates.
 	findings []evidence.Finding
-	// temp are directories that are removed at the end.
-	temp []string
+	// temp remove the directories that live until the end.
+	temp []func() error
 }
 
 // Run writes a gate directory and its verdict. A wish that cannot pass, whatever the reason,
@@ -247,18 +246,17 @@ func (g *run) incomplete(failure error) {
 
 // newTemp creates a directory that is removed at the end.
 func (g *run) newTemp(what string) (string, error) {
-	dir, err := os.MkdirTemp("", "evalbox-gate-"+what+"-")
-	if err != nil {
-		return "", err
+	dir, remove, err := g.box.Store().Temp(what)
+	if err == nil {
+		g.temp = append(g.temp, remove)
 	}
-	g.temp = append(g.temp, dir)
-	return filepath.EvalSymlinks(dir)
+	return dir, err
 }
 
 func (g *run) clean() error {
 	var errs []error
-	for _, dir := range g.temp {
-		errs = append(errs, fsx.Remove(dir))
+	for _, remove := range g.temp {
+		errs = append(errs, remove())
 	}
 	return errors.Join(errs...)
 }

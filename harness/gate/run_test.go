@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	gogit "github.com/go-git/go-git/v5"
@@ -213,16 +214,14 @@ func TestFailureAfterTheGates(t *testing.T) {
 	f := newFake(t)
 	o := options(t, f, oneTest)
 	o.Mode.Repeats = 2
-	temp := filepath.Join(t.TempDir(), "temp")
-	require.NoError(t, os.Mkdir(temp, 0o755))
-	t.Setenv("TMPDIR", temp)
 	o.Progress = func(e gate.Event) {
 		if e.Stage == execute.StageHash {
-			require.NoError(t, os.Remove(temp))
+			require.NoError(t, os.Remove(f.store.TempDir()))
+			require.NoError(t, os.WriteFile(f.store.TempDir(), nil, 0o600))
 		}
 	}
 	report, err := o.run(t.Context())
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, err, syscall.ENOTDIR)
 	require.Equal(t, evidence.ReasonIncomplete, report.Verdict.StopReason, report.Verdict.Findings)
 	require.Contains(t, report.Verdict.Findings[0].Detail, "comparing the repeats")
 	require.FileExists(t, filepath.Join(o.OutDir, evidence.VerdictFile))

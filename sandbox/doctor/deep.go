@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/probe"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -21,14 +20,11 @@ const deepRuns = 2
 // deep asks the probes that need nothing but the image, and returns a finding for each group.
 func (m Machine) deep(ctx context.Context, info engine.Info, plan spec.Spec) []Finding {
 	const check = "probes"
-	dir, err := os.MkdirTemp("", "evalbox-doctor-")
+	dir, remove, err := m.Runner.Store().Temp("doctor")
 	if err != nil {
 		return []Finding{failed(check, err)}
 	}
-	defer fsx.Remove(dir) //nolint:errcheck // temporary files of this process
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return []Finding{failed(check, err)}
-	}
+	defer remove() //nolint:errcheck // what is left is swept later
 	req := m.Request
 	req.Network = "none"
 	place := probe.Place{Runner: m.Runner, Request: req, Dir: dir, Machine: probe.Machine{

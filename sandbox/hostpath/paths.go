@@ -31,6 +31,9 @@ type Protected struct {
 	Output func(rel string) bool
 	// Filled reports whether a run has filled a directory as its ./final; nil means that none has.
 	Filled func(dir string) bool
+	// TempDir is the directory in it of temporary files of our own. What is below it may be mounted, and
+	// filled.
+	TempDir string
 }
 
 // Resolve makes the host paths of a request absolute, resolves links, checks the paths, and
@@ -211,10 +214,15 @@ func (p Protected) checkFinal(path, real string) error {
 	if belongsToSystem(real) {
 		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is a directory of the system"}
 	}
-	if fsx.Within(real, fsx.RealPath(p.StateDir)) {
+	if fsx.Within(real, fsx.RealPath(p.StateDir)) && !p.isTemp(real) {
 		return &spec.PathError{Field: "final", Path: path, Rule: "lies in the state directory " + p.StateDir + ", which holds the records of other runs"}
 	}
 	return nil
+}
+
+// isTemp reports whether a path is one of the temporary files in the state directory.
+func (p Protected) isTemp(real string) bool {
+	return p.TempDir != "" && fsx.Within(filepath.Dir(real), fsx.RealPath(p.TempDir))
 }
 
 // checkEmptiable refuses existing directories that hold more than results.

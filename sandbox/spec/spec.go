@@ -308,6 +308,18 @@ type Job struct {
 	OutputTotalBytes   int64  `json:"output_total_bytes"`
 }
 
+// Sources are the host paths of the files that the program's container shows, besides the script.
+func (j Job) Sources() []string {
+	sources := []string{j.Input, j.Final}
+	for _, m := range j.Mounts {
+		sources = append(sources, m.Source)
+	}
+	for _, tree := range j.Trees {
+		sources = append(sources, tree.Source)
+	}
+	return slices.DeleteFunc(sources, func(source string) bool { return source == "" })
+}
+
 // Ways to enforce a disk limit; see result.DiskBound.
 const (
 	DiskQuota    = "quota"

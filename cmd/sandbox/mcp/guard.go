@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -121,14 +119,7 @@ func (g *guard) checkMounts(id string) error {
 	if err := record.ReadJSON(filepath.Join(dir, record.SpecFile), &s); err != nil {
 		return fmt.Errorf("the plan of run %s: %w", id, err)
 	}
-	sources := []string{s.Job.Script, s.Job.Input, s.Job.Final}
-	for _, m := range s.Job.Mounts {
-		sources = append(sources, m.Source)
-	}
-	for _, tree := range s.Job.Trees {
-		sources = append(sources, tree.Source)
-	}
-	for _, source := range sources {
+	for _, source := range append(s.Job.Sources(), s.Job.Script) {
 		if source != "" && !fsx.Within(source, dir) && !g.permits(source) {
 			return refusef(rootHint, "%s: is not below the root of this server", text.Quote(source, 200))
 		}
@@ -143,12 +134,8 @@ func (g *guard) permits(real string) bool {
 			return true
 		}
 	}
-	// The harnesses copy what they mount to directories of such names.
-	temp, err := filepath.Rel(fsx.RealPath(os.TempDir()), real)
-	if err == nil && strings.HasPrefix(temp, "evalbox-") {
-		return true
-	}
-	return g.root.broken(real) == ""
+	// The harnesses copy what they mount to directories below this one.
+	return fsx.Within(real, fsx.RealPath(g.Store().TempDir())) || g.root.broken(real) == ""
 }
 
 // add notes a run of this session.

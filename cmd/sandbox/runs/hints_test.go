@@ -13,6 +13,8 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/images/packages"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/settings"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -168,8 +170,10 @@ func TestMisplacedFlags(t *testing.T) {
 
 // TestScriptOfStdin: a script from stdin is a file for as long as its run.
 func TestScriptOfStdin(t *testing.T) {
-	path, clean, err := scriptOfStdin(strings.NewReader("print(1)"))
+	state := t.TempDir()
+	path, clean, err := scriptOfStdin(settings.Settings{StateDir: state}, strings.NewReader("print(1)"))
 	require.NoError(t, err)
+	require.True(t, fsx.Within(path, fsx.RealPath(state)), path)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "print(1)", string(text))

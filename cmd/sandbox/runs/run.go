@@ -211,7 +211,7 @@ func (f *runFlags) request(a *cli.App, s settings.Settings, args []string) (req 
 			return req, clean, usagef("run: stdin is the script with -, and the program's with --interactive: give one of them")
 		}
 		args = slices.Clone(args)
-		if args[0], clean, err = scriptOfStdin(a.In); err != nil {
+		if args[0], clean, err = scriptOfStdin(s, a.In); err != nil {
 			return req, clean, err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 const stdinScript = "stdin.py"
 
 // scriptOfStdin copies a script from stdin into a file of its own. clean removes it; it is never nil.
-func scriptOfStdin(in io.Reader) (path string, clean func(), err error) {
+func scriptOfStdin(s settings.Settings, in io.Reader) (path string, clean func(), err error) {
 	text, err := io.ReadAll(io.LimitReader(in, hostpath.MaxScript+1))
 	if err != nil {
 		return "", func() {}, fmt.Errorf("reading the script from stdin: %w", err)
@@ -27,11 +27,15 @@ func scriptOfStdin(in io.Reader) (path string, clean func(), err error) {
 	if len(text) == 0 {
 		return "", func() {}, usagef("run: the script on stdin is empty")
 	}
-	dir, err := os.MkdirTemp("", "evalbox-stdin-")
+	store, err := s.Store()
+	if err != nil {
+		return "", func() {}, err
+	}
+	dir, remove, err := store.Temp("stdin")
 	if err != nil {
 		return "", func() {}, fmt.Errorf("keeping the script from stdin: %w", err)
 	}
-	clean = func() { _ = os.RemoveAll(dir) } // evalbox created both
+	clean = func() { _ = remove() } // what is left is swept later
 	path = filepath.Join(dir, stdinScript)
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return "", clean, fmt.Errorf("keeping the script from stdin: %w", err)

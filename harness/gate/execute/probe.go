@@ -140,7 +140,7 @@ func (x *run) probe(ctx context.Context, bins []string) (map[string]string, erro
 	if text, err := fsx.Read(known, int64(maxProbeText)); err == nil && x.m.Toolchain.ImageID != "" {
 		return parseProbe(string(text)), nil
 	}
-	res, err := x.box.Run(ctx, req, x.o.Hooks)
+	res, err := x.box.Run(ctx, req, x.o.Hooks, x.work())
 	if err := cmp.Or(x.discard(req.ID), x.refused(err, 0), context.Cause(ctx)); err != nil {
 		return nil, err
 	}

@@ -19,11 +19,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
-	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -88,9 +88,10 @@ type run struct {
 	m    evidence.RunManifest
 	// path is the search path of the gates; empty is that of the image.
 	path string
-	// temp is a private directory; workspace and baseline are the copies in it that gates
-	// start from.
-	temp, workspace, baseline string
+	// workspace and baseline are the copies that gates start from, in a private directory that
+	// removeTemp removes; nil for none.
+	workspace, baseline string
+	removeTemp          func() error
 	// snapshot is written after the first gate, and versions is what was found for it.
 	snapshot evidence.EnvSnapshot
 	versions map[string]string
@@ -126,8 +127,8 @@ func Run(ctx context.Context, root *os.Root, box sandbox.Box, o Options) ([]evid
 	if errors.Is(err, errRefused) {
 		err = nil
 	}
-	if x.temp != "" {
-		err = errors.Join(err, fsx.Remove(x.temp))
+	if x.removeTemp != nil {
+		err = errors.Join(err, x.removeTemp())
 	}
 	return x.findings, err
 }
@@ -187,7 +188,7 @@ func (x *run) gate(ctx context.Context, p *pass, g evidence.Gate) error {
 	if err != nil {
 		return err
 	}
-	res, err := x.box.Run(ctx, req, sandbox.IO{Stdout: x.o.IO.Stdout, Stderr: x.o.IO.Stderr}, x.o.Hooks)
+	res, err := x.box.Run(ctx, req, sandbox.IO{Stdout: x.o.IO.Stdout, Stderr: x.o.IO.Stderr}, x.o.Hooks, x.work())
 	if res == nil {
 		return cmp.Or(x.discard(req.ID), x.refused(err, g.Index))
 	}
@@ -199,6 +200,13 @@ func (x *run) gate(ctx context.Context, p *pass, g evidence.Gate) error {
 	event.Stage, event.Result = StageEnd, res
 	x.emit(event)
 	return cmp.Or(errors.Join(err, x.discard(req.ID)), context.Cause(ctx))
+}
+
+// work is the work of the gate directory. One run of it goes on at a time; if a kill left one behind, the
+// next run ends it.
+func (x *run) work() sandbox.Work {
+	dir, _ := filepath.Abs(x.root.Name()) // fails only without a current directory
+	return sandbox.Work{Key: "gate " + dir}
 }
 
 // unchanged checks that the workspace is still what the gates ran on: the evidence describes

@@ -98,14 +98,11 @@ func (x *run) takeCopies(ctx context.Context) error {
 	if err := x.apart(); err != nil {
 		return x.refused(err, 0)
 	}
-	temp, err := os.MkdirTemp("", "evalbox-gate-run-")
+	temp, remove, err := x.box.Store().Temp("gate")
 	if err != nil {
 		return err
 	}
-	if x.temp, err = filepath.EvalSymlinks(temp); err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	x.workspace, x.baseline = filepath.Join(x.temp, "workspace"), filepath.Join(x.temp, "baseline")
+	x.removeTemp, x.workspace, x.baseline = remove, filepath.Join(temp, "workspace"), filepath.Join(temp, "baseline")
 	if x.fromCommit() {
 		_, err = git.Checkout(ctx, x.m.Workspace, x.m.Repo.Commit, x.workspace, x.m.Exclude, DiskBytes(x.m))
 		if err == nil {
@@ -127,18 +124,13 @@ func (x *run) apart() error {
 	if err != nil {
 		return nil //nolint:nilerr // reported as a workspace that does not exist
 	}
-	for _, place := range []struct{ what, dir, hint string }{
-		{"the state directory", x.box.Store().RunsDir(), "with the records of runs; choose a state directory elsewhere (--state-dir), or exclude it in the wish"},
-		{"the directory of temporary files", os.TempDir(), "which the copy of the workspace goes to; set TMPDIR to a directory elsewhere"},
-	} {
-		abs, _ := filepath.Abs(place.dir) // fails only without a current directory
-		rel, err := filepath.Rel(workspace, fsx.RealPath(abs))
-		if err != nil || !filepath.IsLocal(rel) || within(filepath.ToSlash(rel), x.m.Exclude) {
-			continue
-		}
-		return &sandbox.PathError{Field: "io_boundary", Path: x.m.Workspace, Rule: fmt.Sprintf("holds %s %s, %s", place.what, place.dir, place.hint)}
+	state := x.box.Store().Dir()
+	rel, err := filepath.Rel(workspace, fsx.RealPath(state))
+	if err != nil || !filepath.IsLocal(rel) || within(filepath.ToSlash(rel), x.m.Exclude) {
+		return nil //nolint:nilerr // it is elsewhere
 	}
-	return nil
+	return &sandbox.PathError{Field: "io_boundary", Path: x.m.Workspace, Rule: fmt.Sprintf("holds the state directory %s, with the records of runs "+
+		"and the copy of the workspace; choose a state directory elsewhere (--state-dir), or exclude it in the wish", state)}
 }
 
 // within reports whether a path is one of these, or lies below one.

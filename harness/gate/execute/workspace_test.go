@@ -198,7 +198,6 @@ func TestNotApart(t *testing.T) {
 		"holds the state directory": func(_ *testing.T, workspace string, f *fake) {
 			f.store = stateIn(t, filepath.Join(workspace, "state"))
 		},
-		"holds the directory of temporary files": func(t *testing.T, workspace string, _ *fake) { t.Setenv("TMPDIR", workspace) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := newFake(t)
