@@ -170,12 +170,13 @@ func (a *run) noteStop() {
 func (a *run) signal(ctx context.Context, how engine.Signal) {
 	a.evidence.Requested = append(a.evidence.Requested, how)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
+	container, log := a.container, a.log // the run may be over before the answer comes
 	go func() {
 		defer cancel()
-		err := a.container.Signal(ctx, how)
+		err := container.Signal(ctx, how)
 		a.unreached.Store(errors.Is(err, engine.ErrUnavailable) && ctx.Err() == nil)
 		if err != nil {
-			a.log.Debug("the request to end was not delivered", logError, err)
+			log.Debug("the request to end was not delivered", logError, err)
 		}
 	}()
 }
