@@ -146,8 +146,8 @@ func (a *run) leaveIt() error {
 	return errors.Join(fmt.Errorf("run %s: %w: %w", a.spec.Job.RunID, errLeft, context.Cause(a.leave)), a.letGo())
 }
 
-// collect collects the outputs, and gives ./final back. A caller who closes [Hooks].Kill does
-// not want to wait for hashes. mayLeave says that another process can collect them as well: the error
+// collect collects the outputs, and gives ./final back. [Hooks].Kill only ends the program: the
+// outputs are kept. mayLeave says that another process can collect them as well: the error
 // then says that it has to.
 func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 	e := &a.evidence
@@ -158,15 +158,6 @@ func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 		leaving, leave := context.WithCancelCause(collecting)
 		defer context.AfterFunc(a.leave, func() { leave(stage.ErrLeft) })()
 		collecting = leaving
-	}
-	if a.hooks.Kill != nil {
-		go func() {
-			select {
-			case <-a.hooks.Kill:
-				cancel()
-			case <-collecting.Done():
-			}
-		}()
 	}
 	// The processes of a container end with it, also if somebody else removed it.
 	ended := e.Lost == nil || errors.Is(e.Lost, engine.ErrNoContainer)

@@ -295,6 +295,56 @@ func TestCopyKeepsItsWatcherAtTheEnd(t *testing.T) {
 	})
 }
 
+// fetchesSlowly is an engine whose archives take a while.
+type fetchesSlowly struct {
+	*enginetest.Fake
+	takes time.Duration
+}
+
+func (e fetchesSlowly) FetchVolume(ctx context.Context, id, name string) (io.ReadCloser, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(e.takes):
+		return e.Fake.FetchVolume(ctx, id, name)
+	}
+}
+
+// TestKillKeepsTheOutputs: who ends a program at once does not give up its outputs. They take no
+// longer than the collection of any run may.
+func TestKillKeepsTheOutputs(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes, lasts time.Duration
+		outputs      []string
+		warns        string
+	}{
+		"slow":    {time.Minute, time.Minute, []string{"checkpoint"}, "a warning of the engine"},
+		"endless": {time.Hour, collectBudget, nil, "outputs are incomplete: context deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(func(p *enginetest.Program) int {
+					writes(map[string]string{"checkpoint": "saved"})(p)
+					return outlasts(p)
+				})
+				r := newFakeRunner(t, fake)
+				r.engine = fetchesSlowly{fake, test.takes}
+				ctx, cancel := context.WithCancel(t.Context())
+				kill, began := make(chan struct{}), time.Now()
+				time.AfterFunc(time.Second, cancel)
+				time.AfterFunc(2*time.Second, func() { close(kill) })
+				res, err := r.Run(ctx, copied(t), Hooks{Kill: kill})
+				require.NoError(t, err)
+				require.Equal(t, result.StatusCanceled, res.Status)
+				require.Equal(t, test.outputs, paths(res))
+				require.Contains(t, res.Warnings, test.warns)
+				require.Equal(t, 2*time.Second+test.lasts, time.Since(began))
+				require.Empty(t, fake.Left())
+			})
+		})
+	}
+}
+
 // slowEngine fills depots in its own way.
 type slowEngine struct {
 	*enginetest.Fake

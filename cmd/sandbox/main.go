@@ -20,8 +20,7 @@ func main() { os.Exit(start()) }
 
 func start() int {
 	runs := &cli.Runs{}
-	ctx, kill, release, stop := cli.Interrupts(context.Background(), runs, os.Exit)
-	defer stop()
+	ctx, kill, release := cli.Interrupts(context.Background(), runs, os.Exit)
 	return Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Kill: kill, Ended: release, Runs: runs})
 }
 

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // A SignalError is the cause of a context that a signal ended.
@@ -57,50 +59,66 @@ func heeded(ignored func(os.Signal) bool) []os.Signal {
 	return all
 }
 
+// together is how long after a signal further signals count as the same request. Supervisors, and
+// timeout of GNU, signal a process and then its group.
+const together = time.Second
+
 // Interrupts listens for the signals that ask this process to end. The first one
 // cancels the context, with a [SignalError] as its cause: the program is asked
 // to end and its result is kept. The second closes kill: the program is ended at
 // once. The third does what it does to any process; a later `sandbox gc` then
-// cleans up.
+// cleans up. Signals within a second of one of these are the same request.
 //
 // While no program runs there is nothing that kill would end: the second signal then
 // ends this process by way of exit, whatever it does and waits for.
 //
-// release stops listening: from then on each signal ends this process. stop does so too,
-// and ends the context.
-func Interrupts(parent context.Context, runs *Runs, exit func(code int)) (ctx context.Context, kill <-chan struct{}, release, stop func()) {
+// release stops listening: from then on each signal ends this process, unless it still belongs
+// to the last request.
+func Interrupts(parent context.Context, runs *Runs, exit func(code int)) (ctx context.Context, kill <-chan struct{}, release func()) {
 	// A reader of our output that went away must not take the container's
 	// owner with it.
 	signal.Ignore(syscall.SIGPIPE)
 
 	ctx, cancel := context.WithCancelCause(parent)
-	hard := make(chan struct{})
+	hard, released := make(chan struct{}), make(chan struct{})
 	asked := make(chan os.Signal, 2)
 	signal.Notify(asked, heeded(signal.Ignored)...)
-	go heed(asked, func(first os.Signal) { cancel(SignalError{first}) }, func() {
+	go heed(asked, released, func(first os.Signal) { cancel(SignalError{first}) }, func() {
 		close(hard)
-		signal.Stop(asked)
 		if runs.none() {
 			exit(ExitInterrupted)
 		}
-	})
-	release = func() { signal.Stop(asked) }
-	return ctx, hard, release, func() {
-		release()
-		close(asked)
-		cancel(context.Canceled)
+	}, func() { signal.Stop(asked) })
+	return ctx, hard, sync.OnceFunc(func() { close(released) })
+}
+
+// heed calls first at the first request and second at the second one. It calls over once it needs
+// no more signals: after the second request, or after released is closed.
+func heed(asked <-chan os.Signal, released <-chan struct{}, first func(os.Signal), second, over func()) {
+	defer over()
+	select {
+	case signal := <-asked:
+		first(signal)
+		dropTheRest(asked)
+	case <-released:
+		return
+	}
+	select {
+	case <-asked:
+		second()
+		dropTheRest(asked)
+	case <-released:
 	}
 }
 
-// heed calls first at the first signal and second at the second one.
-func heed(asked <-chan os.Signal, first func(os.Signal), second func()) {
-	signal, ok := <-asked
-	if !ok {
-		return
-	}
-	first(signal)
-	if _, ok := <-asked; ok {
-		second()
+// dropTheRest takes the signals that belong to the last request.
+func dropTheRest(asked <-chan os.Signal) {
+	for end := time.After(together); ; {
+		select {
+		case <-asked:
+		case <-end:
+			return
+		}
 	}
 }
 

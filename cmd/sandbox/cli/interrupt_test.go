@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,16 +26,47 @@ func TestInterrupted(t *testing.T) {
 	require.EqualError(t, Interrupted(ctx, errors.Join(cause, other)), "interrupted (Ctrl-C)\ncontainer cannot be removed")
 }
 
-// The first signal asks, the second ends; a signal that comes no more ends the watch.
+// TestHeed: the first request asks, the second ends, and after it each signal ends this process.
+// Signals within a second are one request: supervisors signal a process and then its group.
 func TestHeed(t *testing.T) {
-	for n, want := range []string{"", "interrupt", "interrupt twice"} {
-		asked, got := make(chan os.Signal, 3), ""
-		for range n {
-			asked <- os.Interrupt
-		}
-		close(asked)
-		heed(asked, func(s os.Signal) { got = s.String() }, func() { got += " twice" })
-		require.Equal(t, want, got)
+	const never = -1
+	for name, c := range map[string]struct {
+		signals  []time.Duration
+		released time.Duration
+		want     []string
+	}{
+		"none": {nil, 3 * time.Second, []string{"over 3s"}},
+		"one":  {[]time.Duration{time.Second}, 3 * time.Second, []string{"interrupt 1s", "over 3s"}},
+		"process and group": {[]time.Duration{time.Second, time.Second + time.Millisecond}, 10 * time.Second,
+			[]string{"interrupt 1s", "over 10s"}},
+		"many within a second": {[]time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 999 * time.Millisecond}, 10 * time.Second,
+			[]string{"interrupt 0s", "over 10s"}},
+		"twice": {[]time.Duration{0, 1001 * time.Millisecond}, never,
+			[]string{"interrupt 0s", "twice 1.001s", "over 2.001s"}},
+		"process and group, twice": {[]time.Duration{0, time.Millisecond, 5 * time.Second, 5*time.Second + time.Millisecond}, never,
+			[]string{"interrupt 0s", "twice 5s", "over 6s"}},
+		"the run ends between process and group": {[]time.Duration{0, 2 * time.Millisecond}, time.Millisecond,
+			[]string{"interrupt 0s", "over 1s"}},
+		"the run ends after the kill": {[]time.Duration{0, 2 * time.Second, 2*time.Second + 2*time.Millisecond}, 2*time.Second + time.Millisecond,
+			[]string{"interrupt 0s", "twice 2s", "over 3s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked, released, began := make(chan os.Signal, 2), make(chan struct{}), time.Now()
+				for _, at := range c.signals {
+					time.AfterFunc(at, func() { asked <- os.Interrupt })
+				}
+				if c.released != never {
+					time.AfterFunc(c.released, func() { close(released) })
+				}
+				var got []string
+				note := func(what string) { got = append(got, fmt.Sprint(what, " ", time.Since(began))) }
+				heed(asked, released, func(s os.Signal) { note(s.String()) }, func() { note("twice") }, func() { note("over") })
+				require.Equal(t, c.want, got)
+				synctest.Wait()
+				require.Empty(t, asked, "a signal that nobody takes is lost")
+			})
+		})
 	}
 }
 
