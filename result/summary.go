@@ -57,7 +57,7 @@ func (r Result) OutputsText(final string) string {
 	if shown != "" && final != "" {
 		shown += " in " + final
 	}
-	if n := len(r.OutputsSkipped); n > 0 {
+	if n := r.OutputsLeftOut; n > 0 {
 		shown = strings.TrimSpace(fmt.Sprintf("%s (%d left out)", shown, n))
 	}
 	return shown

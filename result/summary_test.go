@@ -20,10 +20,10 @@ func TestSummary(t *testing.T) {
 	bare := &Result{ID: "r2", Status: StatusExited, ExitCode: 3, DurationSeconds: 75.4}
 	require.Equal(t, "exited 3 · 1m15s · id r2", bare.Summary("/out", nil))
 	bare.Outputs = make([]Output, 1)
-	bare.OutputsSkipped = make([]SkippedOutput, 3)
-	require.Contains(t, bare.String(), "· 1 output (3 left out) ·")
+	bare.OutputsSkipped, bare.OutputsLeftOut = make([]SkippedOutput, 1), 20_003
+	require.Contains(t, bare.String(), "· 1 output (20003 left out) ·")
 	bare.Outputs = nil
-	require.Contains(t, bare.Summary("/out", nil), "· (3 left out) ·")
+	require.Contains(t, bare.Summary("/out", nil), "· (20003 left out) ·")
 }
 
 func TestEnding(t *testing.T) {

@@ -34,7 +34,7 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 		Image: result.Image{Name: a.spec.Class.Image.Reference, ID: a.spec.Class.Image.ID,
 			Digest: a.spec.Class.Image.Digest, Platform: a.spec.Class.Image.Platform, Locked: a.spec.Class.Image.Locked, Reported: end.Image},
 		Enforced: a.enforced(), Network: a.proxy.Report(), Observed: observed, Preload: a.preloaded(),
-		Outputs: left.Outputs, OutputsSkipped: left.Skipped, Trees: left.Trees,
+		Outputs: left.Outputs, OutputsSkipped: left.Skipped, OutputsLeftOut: left.LeftOut, Trees: left.Trees,
 	}
 	if a.waited || a.cold != "" {
 		res.Pool = &result.Pool{Waited: a.waited, Reason: a.cold}

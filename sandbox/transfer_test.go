@@ -345,6 +345,31 @@ func TestKillKeepsTheOutputs(t *testing.T) {
 	}
 }
 
+// TestLeftOutFilesAreCounted: mounted or copied, one entry that stands for many files does not hide
+// their number.
+func TestLeftOutFilesAreCounted(t *testing.T) {
+	files := map[string]string{}
+	for i := range 300 {
+		files[fmt.Sprintf("%03d.txt", i)] = "x"
+		files[fmt.Sprintf("sub/%03d.txt", i)] = "x"
+	}
+	for _, transfer := range []string{spec.TransferBind, spec.TransferCopy} {
+		t.Run(transfer, func(t *testing.T) {
+			fake := enginetest.NewFake(writes(files))
+			r := newFakeRunner(t, fake)
+			req := command("write")
+			req.Transfer, req.Limits.OutputFiles = transfer, 100
+			res, err := r.Run(t.Context(), req)
+			require.NoError(t, err)
+			require.Equal(t, len(files)-len(res.Outputs), res.OutputsLeftOut)
+			require.Greater(t, res.OutputsLeftOut, len(res.OutputsSkipped), "not all are named")
+			require.Contains(t, res.String(), fmt.Sprintf("(%d left out)", res.OutputsLeftOut))
+			require.Contains(t, strings.Join(res.Warnings, "\n"), fmt.Sprintf("the outputs lack %d files of ./final, such as ", res.OutputsLeftOut))
+			require.Contains(t, strings.Join(res.Warnings, "\n"), "more than 100 entries")
+		})
+	}
+}
+
 // slowEngine fills depots in its own way.
 type slowEngine struct {
 	*enginetest.Fake

@@ -20,6 +20,9 @@ type Inventory struct {
 	kinds map[string]string
 	// paths are the keys of kinds, sorted.
 	paths []string
+	// Files is the number of all entries that are not directories, also of those that the list does
+	// not hold.
+	Files int
 	// Truncated says that there are more entries than the list holds.
 	Truncated bool
 }
@@ -50,6 +53,9 @@ func ReadInventory(from *bufio.Reader, limit, depth int) (*Inventory, error) {
 			}
 			if name == "" && !long {
 				break
+			}
+			if k.kind != "directory" {
+				list.Files++
 			}
 			full := path.Clean(name)
 			switch {

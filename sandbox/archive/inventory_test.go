@@ -41,6 +41,7 @@ func TestInventory(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, list.Truncated)
 	require.Len(t, list.paths, 2)
+	require.Equal(t, 5, list.Files, "files are counted beyond the limit, directories are not")
 
 	odd := "./" + strings.Repeat("x", 100_000) + "\x00/etc/passwd\x00./../up\x00..\x00./good\x00" + strings.Repeat("\x00", len(kindLetters))
 	list, err = ReadInventory(bufio.NewReader(strings.NewReader(odd)), 10, 32)
@@ -53,6 +54,7 @@ func TestInventory(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, list.Truncated, "the directory above says what is deeper")
 	require.Equal(t, []string{"a/b", "a/b/c"}, list.paths)
+	require.Equal(t, 4, list.Files, "deep ones count")
 
 	for cut := range len(text) {
 		_, err := ReadInventory(bufio.NewReader(strings.NewReader(text[:cut])), 10, 32)

@@ -20,12 +20,15 @@ import (
 // entries that are left out. modes has the permission bits that files had before they were
 // handed back. It must only be called once no process of the program is left. The error means that root itself could not be read, or that ctx ended; the lists
 // then hold the entries up to then.
-func Outputs(ctx context.Context, root *os.Root, limits Limits, modes map[fsx.ID]uint32) ([]result.Output, []result.SkippedOutput, error) {
+func Outputs(ctx context.Context, root *os.Root, limits Limits, modes map[fsx.ID]uint32) ([]result.Output, SkipList, error) {
 	w := &walker{root: root, limits: limits}
 	walkErr := w.walk(ctx)
 	slices.SortFunc(w.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	outputs, hashErr := w.hashAll(ctx, modes)
-	return outputs, w.skipped.Sorted(), errors.Join(walkErr, hashErr)
+	if w.partly {
+		w.skipped.AtLeast(countFiles(ctx, root) - len(outputs))
+	}
+	return outputs, w.skipped, errors.Join(walkErr, hashErr)
 }
 
 type walker struct {
@@ -34,6 +37,8 @@ type walker struct {
 	files   []File
 	total   int64
 	skipped SkipList
+	// partly says that the walk has not seen everything.
+	partly bool
 }
 
 func (w *walker) walk(ctx context.Context) error {
@@ -45,6 +50,7 @@ func (w *walker) walk(ctx context.Context) error {
 
 // Leave implements [Visitor].
 func (w *walker) Leave(name, kind string, size int64, reason string) {
+	w.partly = w.partly || kind == "directory" || reason == w.limits.TooMany()
 	w.skipped.Add(name, kind, size, reason)
 }
 

@@ -38,6 +38,70 @@ func sum(text string) string {
 	return hex.EncodeToString(s[:])
 }
 
+// outputsOf is Outputs with the list of the skipped entries.
+func outputsOf(ctx context.Context, root *os.Root, limits Limits, modes map[fsx.ID]uint32) ([]result.Output, []result.SkippedOutput, error) {
+	outputs, skipped, err := Outputs(ctx, root, limits, modes)
+	return outputs, skipped.Sorted(), err
+}
+
+// TestCount: the files that were left out are counted, whatever the list names.
+func TestCount(t *testing.T) {
+	files := map[string]string{"empty/": ""}
+	for i := range 30 {
+		files[fmt.Sprintf("%02d", i)] = "x"
+		files[fmt.Sprintf("d/%02d", i)] = "x"
+		files[fmt.Sprintf("d/e/f/%02d", i)] = "x"
+	}
+	most := len(files) + 4 // with the directories
+	for name, test := range map[string]struct {
+		limits Limits
+		links  int
+		count  int
+		listed int
+		lost   string
+	}{
+		"nothing":    {Limits{Files: most, Depth: 9, FileBytes: 9, TotalBytes: 999}, 0, 0, 0, ""},
+		"too many":   {Limits{Files: 3, Depth: 9, FileBytes: 9, TotalBytes: 999}, 0, -1, -1, "more than 3 entries"},
+		"too deep":   {Limits{Files: most, Depth: 2, FileBytes: 9, TotalBytes: 999}, 0, 30, 1, "more than 2 levels deep"},
+		"too large":  {Limits{Files: most, Depth: 9, FileBytes: 0, TotalBytes: 999}, 0, 90, 90, "larger than 0 bytes"},
+		"all large":  {Limits{Files: most, Depth: 9, FileBytes: 9, TotalBytes: 88}, 0, 2, 2, "all outputs together larger than 88 bytes"},
+		"many links": {Limits{Files: 9999, Depth: 9, FileBytes: 9, TotalBytes: 999}, maxSkipped + 20, maxSkipped + 20, maxSkipped + 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, dir := openRoot(t)
+			treetest.Write(t, dir, files)
+			for i := range test.links {
+				require.NoError(t, os.Symlink("x", filepath.Join(dir, fmt.Sprintf("link%05d", i))))
+			}
+			outputs, skipped, err := Outputs(t.Context(), root, test.limits, nil)
+			require.NoError(t, err)
+			require.Equal(t, 90+test.links, len(outputs)+skipped.Count(), "each file is in one of them")
+			if test.count >= 0 {
+				require.Equal(t, test.count, skipped.Count())
+				require.Len(t, skipped.Sorted(), test.listed)
+				require.Len(t, skipped.Sorted(), test.listed, "nothing is added twice")
+			}
+			lost, any := skipped.Lost()
+			require.Equal(t, test.lost != "", any)
+			require.Equal(t, test.lost, lost.Reason)
+			var twice SkipList
+			twice.Merge(skipped)
+			require.Equal(t, skipped.Count(), twice.Count())
+		})
+	}
+}
+
+// TestUnreadableDirectoryCounts: nobody knows what is in it.
+func TestUnreadableDirectoryCounts(t *testing.T) {
+	var s SkipList
+	require.Zero(t, s.Count())
+	s.Add("d", "directory", 0, "cannot be read: permission denied")
+	require.Equal(t, 1, s.Count())
+	s.Add("a", "symlink", 0, NotRegular)
+	s.AtLeast(1)
+	require.Equal(t, 1, s.Count())
+}
+
 func paths(outputs []result.Output) []string {
 	list := []string{}
 	for _, o := range outputs {
@@ -59,7 +123,7 @@ func reasons(t *testing.T, skipped []result.SkippedOutput) map[string]string {
 
 func TestOutputsOfAnEmptyFolder(t *testing.T) {
 	root, _ := openRoot(t)
-	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, outputs)
 	require.Empty(t, skipped)
@@ -72,7 +136,7 @@ func TestOutputsAreSortedHashedAndComplete(t *testing.T) {
 		".hidden": "dot", "-rf": "flag", "z z/ blank ": "blank",
 	}
 	treetest.Write(t, dir, files)
-	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Equal(t, []string{"-rf", ".hidden", "B", "a.txt", "a/a.txt", "a/b/c.txt", "model.pt", "z z/ blank "}, paths(outputs))
@@ -91,7 +155,7 @@ func TestModesAreReported(t *testing.T) {
 		treetest.Write(t, dir, map[string]string{name: "x"})
 		require.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
 	}
-	outputs, _, err := Outputs(t.Context(), root, wide, nil)
+	outputs, _, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Len(t, outputs, 7)
 	for _, o := range outputs {
@@ -121,7 +185,7 @@ func TestLinksAreListedAndNeverFollowed(t *testing.T) {
 	} {
 		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
-	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"folder/inner", "real"}, paths(outputs))
 	const link = "symlink: not a regular file"
@@ -138,7 +202,7 @@ func TestHardLinksAreFilesOfTheirOwn(t *testing.T) {
 	root, dir := openRoot(t)
 	treetest.Write(t, dir, map[string]string{"one": "same"})
 	require.NoError(t, os.Link(filepath.Join(dir, "one"), filepath.Join(dir, "two")))
-	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Equal(t, []string{"one", "two"}, paths(outputs))
@@ -154,7 +218,7 @@ func TestOddNames(t *testing.T) {
 	for _, name := range names {
 		treetest.Write(t, dir, map[string]string{name: name})
 	}
-	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Len(t, outputs, len(names))
@@ -178,7 +242,7 @@ func TestOddNames(t *testing.T) {
 func TestOddNamesOfWhatIsLeftOut(t *testing.T) {
 	root, dir := openRoot(t)
 	require.NoError(t, os.Symlink("x", filepath.Join(dir, "\x1b[2J\xff")))
-	_, skipped, err := Outputs(t.Context(), root, wide, nil)
+	_, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Equal(t, []result.SkippedOutput{{
 		Path: `\x1b[2J\xff`, PathBase64: base64.StdEncoding.EncodeToString([]byte("\x1b[2J\xff")),
@@ -191,7 +255,7 @@ func TestFileLimit(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"exact": "12345", "over": "123456", "empty": ""})
 	limits := wide
 	limits.FileBytes = 5
-	outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"empty", "exact"}, paths(outputs))
 	require.Equal(t, []result.SkippedOutput{{Path: "over", Kind: "file", SizeBytes: 6, Reason: "larger than 5 bytes"}}, skipped)
@@ -204,7 +268,7 @@ func TestTotalLimit(t *testing.T) {
 	}
 	limits := wide
 	limits.TotalBytes = 17
-	outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Len(t, outputs, 4, "16 of 17 bytes")
 	require.Len(t, skipped, 6)
@@ -220,7 +284,7 @@ func TestTotalLimitLeavesRoomForSmallerFiles(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"big": strings.Repeat("x", 100), "small": "x"})
 	limits := wide
 	limits.TotalBytes = 50
-	outputs, _, err := Outputs(t.Context(), root, limits, nil)
+	outputs, _, err := outputsOf(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"small"}, paths(outputs))
 }
@@ -238,12 +302,12 @@ func TestTotalDoesNotOverflow(t *testing.T) {
 func TestZeroLimitsCollectNothing(t *testing.T) {
 	root, dir := openRoot(t)
 	treetest.Write(t, dir, map[string]string{"a": "x", "empty": "", "d/e": "x"})
-	outputs, skipped, err := Outputs(t.Context(), root, Limits{}, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, Limits{}, nil)
 	require.NoError(t, err)
 	require.Empty(t, outputs)
 	require.NotEmpty(t, skipped)
 
-	outputs, skipped, err = Outputs(t.Context(), root, Limits{Files: 10}, nil)
+	outputs, skipped, err = outputsOf(t.Context(), root, Limits{Files: 10}, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"empty"}, paths(outputs))
 	require.Equal(t, map[string]string{"a": "file: larger than 0 bytes", "d": "directory: more than 0 levels deep"}, reasons(t, skipped))
@@ -254,7 +318,7 @@ func TestDepthLimit(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"0": "x", "a/1": "x", "a/b/2": "x", "a/b/c/3": "x", "a/b/c/d/4": "x"})
 	limits := wide
 	limits.Depth = 2
-	outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0", "a/1", "a/b/2"}, paths(outputs))
 	require.Equal(t, map[string]string{"a/b/c": "directory: more than 2 levels deep"}, reasons(t, skipped))
@@ -267,7 +331,7 @@ func TestEntryLimit(t *testing.T) {
 	}
 	limits := wide
 	limits.Files = 20
-	outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Empty(t, outputs)
 	require.NotEmpty(t, skipped)
@@ -276,13 +340,13 @@ func TestEntryLimit(t *testing.T) {
 	}
 
 	limits.Files = 100
-	outputs, skipped, err = Outputs(t.Context(), root, limits, nil)
+	outputs, skipped, err = outputsOf(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Len(t, outputs, 50, "exactly the limit is allowed")
 	require.Empty(t, skipped)
 
 	limits.Files = 99
-	outputs, skipped, err = Outputs(t.Context(), root, limits, nil)
+	outputs, skipped, err = outputsOf(t.Context(), root, limits, nil)
 	require.NoError(t, err)
 	require.Len(t, outputs, 49)
 	require.Len(t, skipped, 1)
@@ -295,7 +359,7 @@ func TestManyEntriesOverTheLimit(t *testing.T) {
 	for i := range links {
 		require.NoError(t, os.Symlink("x", filepath.Join(dir, fmt.Sprintf("link%05d", i))))
 	}
-	_, skipped, err := Outputs(t.Context(), root, wide, nil)
+	_, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Len(t, skipped, maxSkipped+1)
 	last := skipped[maxSkipped]
@@ -308,7 +372,7 @@ func TestCanceledCollection(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"a": "x", "d/b": "x"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	outputs, _, err := Outputs(ctx, root, wide, nil)
+	outputs, _, err := outputsOf(ctx, root, wide, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, outputs, "no file without its hash")
 }
@@ -405,7 +469,7 @@ func TestClosedFolderIsAnError(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	require.NoError(t, root.Close())
-	outputs, _, err := Outputs(t.Context(), root, wide, nil)
+	outputs, _, err := outputsOf(t.Context(), root, wide, nil)
 	require.ErrorIs(t, err, os.ErrClosed)
 	require.Empty(t, outputs)
 }
@@ -419,7 +483,7 @@ func TestFolderIsTheOneThatWasOpened(t *testing.T) {
 	defer root.Close()
 	require.NoError(t, os.Rename(dir, filepath.Join(base, "moved")))
 	require.NoError(t, os.Symlink("other", dir))
-	outputs, _, err := Outputs(t.Context(), root, wide, nil)
+	outputs, _, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"mine"}, paths(outputs))
 }
@@ -438,7 +502,7 @@ func FuzzOutputNames(f *testing.F) {
 		for name := range want {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
 		}
-		outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+		outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 		require.NoError(t, err)
 		require.Empty(t, skipped)
 		require.Len(t, outputs, len(want))

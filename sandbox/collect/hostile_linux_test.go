@@ -52,7 +52,7 @@ func TestSpecialFilesAreNeverOpened(t *testing.T) {
 		require.NoError(t, unix.Mknod(filepath.Join(dir, "disk"), unix.S_IFBLK|0o666, int(unix.Mkdev(7, 0))))
 		want["zero"], want["disk"] = "device: not a regular file", "device: not a regular file"
 	}
-	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, outputs)
 	require.Equal(t, want, reasons(t, skipped))
@@ -66,7 +66,7 @@ func TestWhiteoutsAreLeftOut(t *testing.T) {
 	})
 	require.NoError(t, unix.Mknod(filepath.Join(dir, "sub/device"), unix.S_IFCHR|0o666, 0))
 	require.NoError(t, os.Symlink("file", filepath.Join(dir, ".wh.link")))
-	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{".when", "a.wh.b", "file"}, paths(outputs))
 	require.Equal(t, map[string]string{
@@ -83,7 +83,7 @@ func TestSparseFileCostsNothing(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(dir, "sparse"), 1<<40))
 	limits := wide
 	limits.FileBytes, limits.TotalBytes = 10<<30, 20<<30
-	outputs, skipped, err := Outputs(t.Context(), root, limits, nil) // reading it would take an hour
+	outputs, skipped, err := outputsOf(t.Context(), root, limits, nil) // reading it would take an hour
 	require.NoError(t, err)
 	require.Equal(t, []string{"real"}, paths(outputs))
 	require.Len(t, skipped, 1)
@@ -209,7 +209,7 @@ func TestDeepTree(t *testing.T) {
 		treetest.WithFewDescriptors(t, func() {
 			limits := wide
 			limits.Depth = depth
-			outputs, skipped, err := Outputs(t.Context(), root, limits, nil)
+			outputs, skipped, err := outputsOf(t.Context(), root, limits, nil)
 			require.NoError(t, err)
 			require.Equal(t, []string{"beside"}, paths(outputs))
 			require.Len(t, skipped, 1)
@@ -223,7 +223,7 @@ func TestPathLongerThanAnyPathMayBe(t *testing.T) {
 	root, _ := openRoot(t)
 	name := strings.Repeat("n", 250)
 	makeDeep(t, root, name, 100)
-	outputs, skipped, err := Outputs(t.Context(), root, wide, nil)
+	outputs, skipped, err := outputsOf(t.Context(), root, wide, nil)
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Equal(t, []string{strings.Repeat(name+"/", 100) + "bottom"}, paths(outputs))

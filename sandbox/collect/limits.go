@@ -68,28 +68,72 @@ func (l Limits) Refuse(size, total int64) string {
 type SkipList struct {
 	list []result.SkippedOutput
 	more int
+	// files is the number of entries that are no directories, and least a number of files that were
+	// left out, whatever the list names.
+	files, least int
+	// lost is the first file that might have been collected; nil for none.
+	lost *result.SkippedOutput
 }
 
 // Add adds one entry. The path may hold any bytes.
 func (s *SkipList) Add(full, kind string, size int64, reason string) {
+	name, raw := EncodePath(full)
+	s.add(result.SkippedOutput{Path: name, PathBase64: raw, Kind: kind, SizeBytes: size, Reason: reason})
+}
+
+func (s *SkipList) add(entry result.SkippedOutput) {
+	if entry.Kind != "directory" {
+		s.files++
+	}
+	if s.lost == nil && entry.Reason != NotRegular && entry.Reason != Whiteout {
+		s.lost = &entry
+	}
 	if len(s.list) >= maxSkipped {
 		s.more++
 		return
 	}
-	name, raw := EncodePath(full)
-	s.list = append(s.list, result.SkippedOutput{Path: name, PathBase64: raw, Kind: kind, SizeBytes: size, Reason: reason})
+	s.list = append(s.list, entry)
+}
+
+// Merge adds the entries of another list.
+func (s *SkipList) Merge(other SkipList) {
+	for _, entry := range other.list {
+		s.add(entry)
+	}
+	s.more += other.more
+	s.AtLeast(other.Count())
+}
+
+// AtLeast says that so many files were left out: an entry may stand for all that come after it, or
+// that lie below it.
+func (s *SkipList) AtLeast(files int) { s.least = max(s.least, files) }
+
+// Count returns how many files were left out. Directories count if there is no file: nothing else
+// is known of them.
+func (s *SkipList) Count() int {
+	if files := max(s.files, s.least); files > 0 {
+		return files
+	}
+	return len(s.list)
+}
+
+// Lost returns the first entry that was left out although its kind is collected.
+func (s *SkipList) Lost() (first result.SkippedOutput, any bool) {
+	if s.lost == nil {
+		return first, false
+	}
+	return *s.lost, true
 }
 
 // Sorted returns the list, sorted by path. Its last entry counts the entries that did not fit.
 func (s *SkipList) Sorted() []result.SkippedOutput {
 	slices.SortStableFunc(s.list, func(a, b result.SkippedOutput) int { return strings.Compare(a.Path, b.Path) })
-	if s.more > 0 {
-		s.list = append(s.list, result.SkippedOutput{
-			Kind: "other", Reason: fmt.Sprintf("%d further entries were left out", s.more),
-		})
-		s.more = 0
+	if s.more == 0 {
+		return s.list
 	}
-	return s.list
+	return append(slices.Clone(s.list), result.SkippedOutput{
+		Kind: "other", Reason: fmt.Sprintf("%d further entries were left out", s.more),
+	})
 }
 
 // EncodePath renders a file name as text. A name of printable UTF-8 stays as it is. Any

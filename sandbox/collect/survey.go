@@ -135,6 +135,23 @@ func HashUntouched(ctx context.Context, root *os.Root, name string, listed fs.Fi
 	return fsx.Sum(ctx, sha256.New(), file, listed)
 }
 
+// maxCounted bounds the entries that are looked at to count files.
+const maxCounted = 1_000_000
+
+// countFiles counts the entries below root that are not directories.
+func countFiles(ctx context.Context, root *os.Root) (files int) {
+	entries := 0
+	more := func() bool { return ctx.Err() == nil && entries < maxCounted }
+	// What cannot be read cannot be counted.
+	_ = fsx.Visit(root, more, func(v fsx.Visited) error {
+		if entries++; v.Stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+			files++
+		}
+		return nil
+	})
+	return files
+}
+
 // Usage adds up the disk space below root. The program may still be writing; an entry that
 // vanishes meanwhile is not an error. Usage stops once either number exceeds its bound. Its
 // time grows with the number of entries and not with their depth, because a program must

@@ -9,8 +9,6 @@ import (
 	"math"
 	"os"
 	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -28,7 +26,7 @@ const fetchRetries = 3
 const podGone = "pod_gone: the cluster deleted the pod, and what it held with it"
 
 // outputs copies ./final back from the engine and lists it. The archive is untrusted.
-func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput) {
+func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
 	c.endWatch()
 	limits := outputLimits(c.Plan.Job)
 	unpacker := archive.NewUnpacker(c.final.root, archive.FinalDir, limits, c.room)
@@ -53,11 +51,13 @@ func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, []
 			outputs[i].Mode = fmt.Sprintf("%04o", mode)
 		}
 	}
-	skipped = append(skipped, unpacker.Skipped.Sorted()...)
-	if errors.Is(fetchErr, engine.ErrFilesGone) {
-		skipped = append(skipped, result.SkippedOutput{Path: ".", Kind: "directory", Reason: podGone})
+	skipped.Merge(unpacker.Skipped)
+	if list != nil {
+		skipped.AtLeast(list.Files - len(outputs))
 	}
-	slices.SortStableFunc(skipped, func(a, b result.SkippedOutput) int { return strings.Compare(a.Path, b.Path) })
+	if errors.Is(fetchErr, engine.ErrFilesGone) {
+		skipped.Add(".", "directory", 0, podGone)
+	}
 	return outputs, skipped
 }
 

@@ -108,7 +108,7 @@ func (m *mounts) overfull(ctx context.Context) bool {
 	return bytes > m.Plan.Job.DiskBytes || entries > maxEntries
 }
 
-func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput) {
+func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
 	m.bringBack(ctx, "final", m.bound.final, m.final.root)
 	// First of all: what is there from now on is not the program's. It also takes back our
 	// access, which the program may have removed.

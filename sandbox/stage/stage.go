@@ -18,6 +18,7 @@ import (
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/collect"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/hostpath"
 	"github.com/evalbox/evalbox/sandbox/outcome"
@@ -89,7 +90,7 @@ type carrier interface {
 	watch(ctx context.Context)
 	// outputs lists ./final once no program can change it. limited says that the run was
 	// stopped at its disk limit.
-	outputs(ctx context.Context, limited bool) ([]result.Output, []result.SkippedOutput)
+	outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList)
 	// tree lists a working copy.
 	tree(ctx context.Context, i int, t *workingCopy) (treeState, error)
 	// close removes the part of the run that is on the engine. With keep, everything that

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -210,6 +211,8 @@ func (s *Stage) copyTree(ctx context.Context, i int, t *workingCopy, to tree.Sin
 type Left struct {
 	Outputs []result.Output
 	Skipped []result.SkippedOutput
+	// LeftOut is the number of files in ./final that are not in Outputs.
+	LeftOut int
 	Trees   []result.Tree
 	// DiskFull says that the kernel kept the program from holding more than its disk limit.
 	DiskFull bool
@@ -252,7 +255,12 @@ func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left 
 		if err := s.releaseProjects(); err != nil {
 			s.Warn("%v", err)
 		}
-		left.Outputs, left.Skipped = s.files.outputs(ctx, limited)
+		var skipped collect.SkipList
+		left.Outputs, skipped = s.files.outputs(ctx, limited)
+		left.Skipped, left.LeftOut = skipped.Sorted(), skipped.Count()
+		if first, any := skipped.Lost(); any && first.Reason != podGone {
+			s.Warn("the outputs lack %s of ./final, such as %q: %s", text.Count(left.LeftOut, "file"), text.Short(first.Path, 200), first.Reason)
+		}
 	}
 	for i, t := range s.trees {
 		if errors.Is(context.Cause(ctx), ErrLeft) {

@@ -137,7 +137,7 @@ func runAnswer(res *result.Result) answer {
 		ID: res.ID, Status: res.Status.String(), Fault: res.Fault.String(), Explanation: res.Explanation, ExitCode: res.ExitCode,
 		TimedOut: res.TimedOut, Score: res.Score, DurationSeconds: res.DurationSeconds,
 		StdoutBytes: res.StdoutBytes, StderrBytes: res.StderrBytes,
-		Outputs: []file{}, OutputsTotal: len(res.Outputs), OutputsSkipped: len(res.OutputsSkipped), Warnings: []string{},
+		Outputs: []file{}, OutputsTotal: len(res.Outputs), OutputsSkipped: res.OutputsLeftOut, Warnings: []string{},
 	}
 	e.Stdout, e.StdoutTruncated = head(res.Stdout, res.StdoutTruncated)
 	e.Stderr, e.StderrTruncated = head(res.Stderr, res.StderrTruncated)

@@ -312,6 +312,7 @@ class Result(_Answer):
     outputs_skipped: Tuple[SkippedOutput, ...]
     trees: Tuple[Tree, ...]
     warnings: Tuple[str, ...]
+    outputs_left_out: int = 0
     container_left: bool = False
     recovered: bool = False
     network: Optional[Network] = None
