@@ -18,9 +18,32 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
+// Final is the directory of the outputs of a run, as it is now.
+type Final struct {
+	Dir string
+	// Replaced is the run that has replaced the outputs; empty for none.
+	Replaced string
+	// Lost says of outputs, by their paths in the result, why they are not those of the run any more.
+	Lost map[string]string
+}
+
+// outputs says how many outputs a run left, and whether they are still there.
+func (f Final) outputs(res *result.Result) string {
+	dir := terminal.Line(f.Dir)
+	switch {
+	case f.Replaced != "" && len(res.Outputs) > 0:
+		return fmt.Sprintf("%s; run %s has replaced them in %s", res.OutputsText(""), f.Replaced, dir)
+	case len(f.Lost) == len(res.Outputs) && len(f.Lost) > 0:
+		return fmt.Sprintf("%s; not in %s any more, or changed there", res.OutputsText(""), dir)
+	case len(f.Lost) > 0:
+		return fmt.Sprintf("%s; %d not there any more, or changed there", res.OutputsText(dir), len(f.Lost))
+	}
+	return res.OutputsText(dir)
+}
+
 // Record describes a run: c is the contract behind it, nil for a run without one, and
-// final the directory of its outputs, and size what the record takes on the disk, if that is known.
-func Record(record record.Record, c *contract.Recorded, final, size string) string {
+// final its outputs, and size what the record takes on the disk, if that is known.
+func Record(record record.Record, c *contract.Recorded, final Final, size string) string {
 	var b strings.Builder
 	field := func(name, text string) {
 		if text != "" {
@@ -75,9 +98,13 @@ func Record(record record.Record, c *contract.Recorded, final, size string) stri
 	for _, warning := range res.Warnings {
 		field("warning", warning)
 	}
-	field("outputs", res.OutputsText(terminal.Line(final)))
+	field("outputs", final.outputs(res))
 	for _, out := range res.Outputs {
-		fmt.Fprintf(&b, "%-10s %s  %s  sha256:%.12s\n", "", strings.TrimSpace(out.Path), text.Size(out.SizeBytes), out.SHA256)
+		now := ""
+		if lost := final.Lost[out.Path]; lost != "" {
+			now = "  " + lost
+		}
+		fmt.Fprintf(&b, "%-10s %s  %s  sha256:%.12s%s\n", "", strings.TrimSpace(out.Path), text.Size(out.SizeBytes), out.SHA256, now)
 	}
 	for _, skipped := range res.OutputsSkipped {
 		field("left out", fmt.Sprintf("%s (%s): %s", skipped.Path, skipped.Kind, skipped.Reason))

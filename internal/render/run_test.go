@@ -39,11 +39,20 @@ func TestDescribe(t *testing.T) {
 			Warnings:       []string{"be careful"},
 		},
 	}
-	text := Record(kept, nil, "/out", "")
+	text := Record(kept, nil, Final{Dir: "/out"}, "")
 	for _, want := range []string{"exited 1", "fault      program\n", "1 output in /out", "a.txt  3 B  sha256:abababababab\n", "left out   link (symlink)", "be careful", "ValueError"} {
 		require.Contains(t, text, want)
 	}
+	for want, final := range map[string]Final{
+		"outputs    1 output; run r2 has replaced them in /^[[2J\n":     {Dir: "/\x1b[2J", Replaced: "r2"},
+		"outputs    1 output; not in /out any more, or changed there\n": {Dir: "/out", Lost: map[string]string{"a.txt": "gone"}},
+		"a.txt  3 B  sha256:abababababab  not there any more\n":         {Dir: "/out", Lost: map[string]string{"a.txt": "not there any more"}},
+	} {
+		require.Contains(t, Record(kept, nil, final, ""), want)
+	}
+	kept.Result.Outputs = append(kept.Result.Outputs, result.Output{Path: "b.txt"})
+	require.Contains(t, Record(kept, nil, Final{Dir: "/out", Lost: map[string]string{"b.txt": "gone"}}, ""), "outputs    2 outputs in /out; 1 not there any more, or changed there\n")
 	kept.Result = nil
 	kept.State = record.Lost
-	require.Contains(t, Record(kept, nil, "", ""), "status     lost")
+	require.Contains(t, Record(kept, nil, Final{}, ""), "status     lost")
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +21,8 @@ import (
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/settings"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // NewCp returns the command `cp`.
@@ -60,17 +61,20 @@ func copyFinal(ctx context.Context, a *cli.App, s settings.Settings, handle, pat
 	if err != nil {
 		return err
 	}
+	if by := replacedBy(store, each); by != "" {
+		return replacedError(store, each, by, path, dest)
+	}
 	dir := finalOf(store, each.Spec.Job.Final, each.ID)
 	root, err := fsx.OpenRoot(dir)
 	if err != nil {
-		return notThere(each, path, err)
+		return notThere(each, dir, path, err)
 	}
 	defer root.Close()
 	info, err := fsx.LstatBelow(root, path)
 	if err != nil {
-		return notThere(each, path, err)
+		return notThere(each, dir, path, err)
 	}
-	c := copyOut{ctx: ctx, from: root, run: each.ID, strict: each.Result != nil && each.Spec.Job.Final != "", sums: map[string]string{}, warn: a.Warn}
+	c := copyOut{ctx: ctx, from: root, run: each.ID, strict: each.Result != nil && each.Spec.Job.Final != "", sums: map[string]string{}, seen: map[string]bool{}, warn: a.Warn}
 	if each.Result != nil {
 		for _, out := range each.Result.Outputs {
 			c.sums[nameOf(out)] = out.SHA256
@@ -85,15 +89,6 @@ func copyFinal(ctx context.Context, a *cli.App, s settings.Settings, handle, pat
 		return cli.ReaderGone(errors.Join(err, out.w.Close()))
 	}
 	return c.toDir(path, info, dest)
-}
-
-// notThere is an error for a path that ./final does not have, or not yet.
-func notThere(each record.Record, path string, err error) error {
-	err = fmt.Errorf("run %s: %q in ./final: %w", each.ID, path, fsx.Cause(err))
-	if each.State == record.Running || each.State == record.Lost {
-		return cli.WithHint(err, "the run has not finished: wait for it with: sandbox wait "+each.ID)
-	}
-	return cli.WithHint(err, "see the outputs with: sandbox show "+each.ID)
 }
 
 // nameOf is the path of an output below ./final.
@@ -118,9 +113,10 @@ type copyOut struct {
 	ctx  context.Context //nolint:containedctx // of this one copy
 	from *os.Root
 	run  string
-	// sums are the hashes of the outputs of a finished run. With strict set nothing else is
-	// copied: the directory is not evalbox's own, and may have files of others.
+	// sums are the hashes of the outputs of a finished run, and seen are those that are there. With
+	// strict set nothing else is copied: the directory is not evalbox's own, and may have files of others.
 	sums   map[string]string
+	seen   map[string]bool
 	strict bool
 	warn   func(format string, args ...any)
 	left   int
@@ -185,7 +181,25 @@ func (c *copyOut) all(to sink, path, name string, info fs.FileInfo) error {
 	if c.left > maxFailures {
 		c.warn("%d more are left out", c.left-maxFailures)
 	}
+	if err == nil {
+		err = c.missing(path)
+	}
 	return errors.Join(append(errs, err)...)
+}
+
+// missing is an error for outputs in a directory that are not there any more.
+func (c *copyOut) missing(dir string) error {
+	var gone []string
+	for name := range c.sums {
+		if !c.seen[name] && (dir == "." || strings.HasPrefix(name, dir+"/")) {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return fmt.Errorf("run %s: not all of its outputs are there any more: %s deleted or moved after the run, such as %q",
+		c.run, text.Count(len(gone), "file"), slices.Min(gone))
 }
 
 // below opens a directory in ./final without following a link.
@@ -207,6 +221,7 @@ func (c *copyOut) leave(format string, args ...any) {
 // one copies a regular file, and leaves anything else out.
 func (c *copyOut) one(to sink, path, name string, info fs.FileInfo) error {
 	want, known := c.sums[path]
+	c.seen[path] = true
 	switch {
 	case !info.Mode().IsRegular():
 		c.leave("%q is left out: it is not a regular file (%s)", path, fsx.Kind(info.Mode()))

@@ -23,7 +23,7 @@ func copying(t *testing.T, final string) (c *copyOut, warnings *[]string) {
 	t.Cleanup(func() { root.Close() })
 	warnings = new([]string)
 	sum := sha256.Sum256([]byte("kept"))
-	return &copyOut{ctx: t.Context(), from: root, run: "r1", sums: map[string]string{"d/kept": hex.EncodeToString(sum[:])},
+	return &copyOut{ctx: t.Context(), from: root, run: "r1", seen: map[string]bool{}, sums: map[string]string{"d/kept": hex.EncodeToString(sum[:])},
 		warn: func(format string, args ...any) { *warnings = append(*warnings, fmt.Sprintf(format, args...)) }}, warnings
 }
 

@@ -32,7 +32,7 @@ func TestRecordedContract(t *testing.T) {
 	require.Equal(t, []string{"python3", "-c", "a\nb"}, listed(kept, c).Command)
 	require.Equal(t, &listedContract{ExecutionID: "e-1", ToolID: "TL-010"}, listed(kept, c).Contract)
 	require.Equal(t, "lost", render.RecordStatus(kept, c))
-	text := render.Record(kept, contract.OfRecord(kept), "", "")
+	text := render.Record(kept, contract.OfRecord(kept), render.Final{}, "")
 	for _, want := range []string{"status     lost\n", "its own process died; its program may still run", "finish it with: sandbox adopt r1\n", "there is no outcome\n", "tool       TL-010\n", "command    python3 -c a\\nb\n"} {
 		require.Contains(t, text, want)
 	}
@@ -54,7 +54,7 @@ func TestRecordedContract(t *testing.T) {
 	require.Equal(t, `failed: stdout differs: expected "a", got "b"`, render.RecordStatus(kept, c))
 	require.Equal(t, "stdout differs", listed(kept, c).Contract.Error)
 	require.False(t, *listed(kept, c).Contract.Success)
-	text = render.Record(kept, contract.OfRecord(kept), "", "")
+	text = render.Record(kept, contract.OfRecord(kept), render.Final{}, "")
 	for _, want := range []string{
 		"contract   failed: stdout differs", "\n           output file \"y\" is missing", "approval   network:open, by Ada: a test\n",
 		"outcome    " + filepath.Join(dir, contract.OutcomeFile) + "\n",
@@ -64,7 +64,7 @@ func TestRecordedContract(t *testing.T) {
 	require.NotContains(t, text, `"x"`)
 
 	keep(contract.OutcomeFile, []byte("{"))
-	require.Contains(t, render.Record(kept, contract.OfRecord(kept), "", ""), "warning    outcome: outcome.json: ")
+	require.Contains(t, render.Record(kept, contract.OfRecord(kept), render.Final{}, ""), "warning    outcome: outcome.json: ")
 
 	// A run that was no contract is as ever.
 	kept.Spec.Job.Labels = nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -24,8 +23,9 @@ func NewShow(a *cli.App) *cobra.Command {
 		Use:   "show [RUN]",
 		Short: "Show how a run ended",
 		Long: `Show how a run ended: the result, the limits that were enforced, the outputs and the
-traceback; of a contract also what came out otherwise, and where its outcome is. With
---json: the result itself. Without an argument: the last run.
+traceback; of a contract also what came out otherwise, and where its outcome is. Outputs
+that another run has replaced, or that are not there any more, are marked. With --json:
+the result itself. Without an argument: the last run.
 
 ` + handleHelp,
 		Example: "  sandbox show\n  sandbox show train\n  sandbox show 1a2b --json | jq .score",
@@ -41,7 +41,7 @@ traceback; of a contract also what came out otherwise, and where its outcome is.
 				return cli.WithHint(fmt.Errorf("run %s: has no result: it is %s", each.ID, each.State), hintOf(each))
 			}
 			return a.Show(s, each.Result, func() error {
-				shown := render.Record(each, contract.OfRecord(each), finalOf(store, each.Spec.Job.Final, each.ID), sizeOf(store, each.ID))
+				shown := render.Record(each, contract.OfRecord(each), nowIn(store, each), sizeOf(store, each.ID))
 				return a.Print("%s", shown)
 			})
 		}),
@@ -100,18 +100,6 @@ func sizeOf(store *record.Store, id string) string {
 		return text.Size(size)
 	}
 	return ""
-}
-
-// finalOf is the directory of the outputs of a run.
-func finalOf(store *record.Store, asked, id string) string {
-	if asked != "" {
-		return asked
-	}
-	each, err := store.Get(id)
-	if err != nil {
-		return "" // the record is gone
-	}
-	return filepath.Join(each.Dir, "final")
 }
 
 // NewRm returns the command `rm`. It goes on after a record that cannot be removed.

@@ -1,0 +1,99 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
+	"github.com/evalbox/evalbox/internal/fsx"
+	"github.com/evalbox/evalbox/internal/render"
+	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/stage"
+)
+
+// finalOf is the directory of the outputs of a run.
+func finalOf(store *record.Store, asked, id string) string {
+	if asked != "" {
+		return asked
+	}
+	each, err := store.Get(id)
+	if err != nil {
+		return "" // the record is gone
+	}
+	return filepath.Join(each.Dir, record.OwnFinal)
+}
+
+// replacedBy is the run that has filled the ./final of another run since; empty if no run has.
+func replacedBy(store *record.Store, each record.Record) string {
+	if last, _ := stage.FilledLast(store, each.Spec.Job.Final); last != each.ID {
+		return last
+	}
+	return ""
+}
+
+// nowIn looks at the outputs of a run, without reading them.
+func nowIn(store *record.Store, each record.Record) render.Final {
+	final := render.Final{Dir: finalOf(store, each.Spec.Job.Final, each.ID), Replaced: replacedBy(store, each), Lost: map[string]string{}}
+	if each.Result == nil || final.Replaced != "" {
+		return final
+	}
+	root, openErr := fsx.OpenRoot(final.Dir)
+	if openErr == nil {
+		defer root.Close()
+	}
+	for _, out := range each.Result.Outputs {
+		err := openErr
+		var info fs.FileInfo
+		if err == nil {
+			info, err = fsx.LstatBelow(root, nameOf(out))
+		}
+		switch {
+		case isGone(err):
+			final.Lost[out.Path] = "not there any more"
+		case err == nil && (!info.Mode().IsRegular() || info.Size() != out.SizeBytes):
+			final.Lost[out.Path] = "changed since the run ended"
+		}
+	}
+	return final
+}
+
+// isGone reports whether an error says that a path does not exist, because nothing has its name or
+// because something on the way is no directory. Other paths cannot be read, which says nothing.
+func isGone(err error) bool {
+	var other *fsx.NotDirectoryError
+	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &other)
+}
+
+// replacedError says that the outputs of a run were replaced.
+func replacedError(store *record.Store, each record.Record, by, path, dest string) error {
+	err := fmt.Errorf("run %s: its outputs in %s were replaced by run %s", each.ID, text.Quote(each.Spec.Job.Final, 200), by)
+	if _, getErr := store.Get(by); getErr != nil {
+		return cli.WithHint(err, "a run without --final keeps its outputs in its record")
+	}
+	if path == "." {
+		path = ""
+	}
+	return cli.WithHint(err, fmt.Sprintf("copy the outputs of that run with: sandbox cp %s:%s %s", by, path, dest))
+}
+
+// notThere is an error for a path that ./final does not have, or not yet.
+func notThere(each record.Record, dir, path string, err error) error {
+	if each.State == record.Running || each.State == record.Lost {
+		err = fmt.Errorf("run %s: %q in ./final: %w", each.ID, path, fsx.Cause(err))
+		return cli.WithHint(err, "the run has not finished: wait for it with: sandbox wait "+each.ID)
+	}
+	if each.Result != nil && isGone(err) {
+		for _, out := range each.Result.Outputs {
+			if name := nameOf(out); path == "." || name == path || strings.HasPrefix(name, path+"/") {
+				err = fmt.Errorf("run %s: %q is not in %s any more: it was deleted or moved after the run", each.ID, path, text.Quote(dir, 200))
+				return cli.WithHint(err, "put it back there, or run the program again")
+			}
+		}
+	}
+	err = fmt.Errorf("run %s: %q in ./final: %w", each.ID, path, fsx.Cause(err))
+	return cli.WithHint(err, "see the outputs with: sandbox show "+each.ID)
+}
