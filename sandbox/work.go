@@ -49,7 +49,7 @@ func (r *Runner) workFile(w Work, req Request) (string, error) {
 	if w.Key == "" {
 		return "", nil
 	}
-	req.ID = ""
+	req.ID, req.ScriptFrom = "", ""
 	req.Labels = maps.Clone(req.Labels)
 	maps.DeleteFunc(req.Labels, func(name, _ string) bool { return strings.HasPrefix(name, "trial.") })
 	script := ""

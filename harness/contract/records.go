@@ -104,7 +104,7 @@ func OfRecord(each record.Record) *Recorded {
 // be called on nil.
 func (c *Recorded) Command(each record.Record) []string {
 	if c == nil || c.Contract.Inputs.Command == "" {
-		return each.Spec.Job.Command
+		return each.Command()
 	}
 	return append([]string{c.Contract.Inputs.Command}, c.Contract.Inputs.Arguments...)
 }

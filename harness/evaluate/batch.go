@@ -317,7 +317,7 @@ func (b *batch) round(ctx context.Context, h *Harness) error {
 // Job returns the job of an entry, with its script.
 func (o BatchOptions) Job(e Entry) (Job, error) {
 	script, err := e.script()
-	return Job{Script: script, Task: o.Task, Timeout: o.Timeout, Name: e.Name, Seed: e.Seed, Resource: o.Resource, Workspace: e.Workspace}, err
+	return Job{Script: script, File: e.Path, Task: o.Task, Timeout: o.Timeout, Name: e.Name, Seed: e.Seed, Resource: o.Resource, Workspace: e.Workspace}, err
 }
 
 // Resumption returns what [Harness.Batch] would go on with. It changes nothing; a results file that

@@ -41,7 +41,7 @@ func (p keyParts) key() string {
 	class.Image = spec.Image{ID: class.Image.ID}
 	class.GPUs = spec.GPURequest{All: class.GPUs.All, Count: class.GPUs.Count + len(class.GPUs.IDs)}
 	job.RunID, job.Name, job.Labels = "", "", nil
-	job.Script, job.Input, job.Final, job.Keep = "", "", "", false
+	job.Script, job.ScriptFrom, job.Input, job.Final, job.Keep = "", "", "", "", false
 	text, err := json.Marshal(p) //nolint:musttag // hashed, never read again
 	if err != nil {
 		panic(fmt.Sprintf("evaluate: cache key cannot be encoded: %v", err)) // strings, numbers and booleans only

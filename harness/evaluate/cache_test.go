@@ -199,6 +199,7 @@ func TestCacheKey(t *testing.T) {
 		"run":       func(p *keyParts) { p.Spec.Job.RunID, p.Spec.Job.Name = "r", "n" },
 		"label":     func(p *keyParts) { p.Spec.Job.Labels = map[string]string{"a": "b"} },
 		"places":    func(p *keyParts) { p.Spec.Job.Script, p.Spec.Job.Input, p.Spec.Job.Final = "s", "i", "f" },
+		"name":      func(p *keyParts) { p.Spec.Job.ScriptFrom = "/home/ada/a.py" },
 		"reference": func(p *keyParts) { p.Spec.Class.Image.Reference = "python" },
 		"which GPU": func(p *keyParts) { p.Spec.Class.GPUs.IDs = []string{"1"} },
 	} {

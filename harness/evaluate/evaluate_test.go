@@ -191,6 +191,15 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	_, err = e.Run(t.Context(), Job{Script: "x", Task: task, Timeout: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, "random", runner.requests[1].Env["PYTHONHASHSEED"], "the caller's wins over ours")
+
+	// What runs is a copy that is deleted: a record names the file of the caller, or the script that stays.
+	require.Equal(t, filepath.Join(workspace, "solution.py"), req.ScriptFrom)
+	require.NoFileExists(t, req.Script)
+	_, err = e.Run(t.Context(), Job{Script: "x", File: "scripts/a.py", Task: task, Timeout: time.Minute})
+	require.NoError(t, err)
+	here, err := filepath.Abs("scripts/a.py")
+	require.NoError(t, err)
+	require.Equal(t, here, runner.requests[2].ScriptFrom)
 }
 
 func TestExecuteScript(t *testing.T) {

@@ -61,9 +61,10 @@ func (h *Harness) ExecuteScript(ctx context.Context, scriptPath, workingDir stri
 
 // execution is one run of a script.
 type execution struct {
-	// program is the file that runs, script its name in messages.
-	script, program, dir, input string
-	timeout                     time.Duration
+	// program is the file that runs, script its name in messages, and source its name in the record;
+	// empty if that is the file itself.
+	script, program, source, dir, input string
+	timeout                             time.Duration
 	// work is the job that it is done for; zero for none.
 	work sandbox.Work
 	env  map[string]string
@@ -81,7 +82,7 @@ func (h *Harness) request(x execution) (sandbox.Request, error) {
 		return sandbox.Request{}, &policy.FieldError{Field: "timeout", Value: x.timeout.String(), Rule: "must be more than 0"}
 	}
 	req := h.opts.Request
-	req.Script, req.Input, req.Final = x.program, x.input, filepath.Join(x.dir, finalName)
+	req.Script, req.ScriptFrom, req.Input, req.Final = x.program, x.source, x.input, filepath.Join(x.dir, finalName)
 	req.Limits.Timeout = x.timeout
 	req.Limits.CaptureStdout = cmp.Or(x.captureStdout, req.Limits.CaptureStdout)
 	req.Limits.CaptureStderr = cmp.Or(x.captureStderr, req.Limits.CaptureStderr)

@@ -183,6 +183,7 @@ func (h *Harness) runGrader(ctx context.Context, job Job, final string, ran *res
 	if h.graderSum == "" {
 		// The program that was hashed runs, whatever its file contains now.
 		req.Script = filepath.Join(program, filepath.Base(grader.Script))
+		req.ScriptFrom, _ = filepath.Abs(grader.Script) // empty if the current directory is gone
 		err = errors.Join(os.Mkdir(program, 0o700), os.WriteFile(req.Script, h.grader, 0o600))
 	} else {
 		req.Script, req.Command = "", []string{"python3", graderDir + "/" + GraderMain}

@@ -66,7 +66,7 @@ func TestGrader(t *testing.T) {
 	req := runner.requests[1]
 	require.Equal(t, "grader.py", filepath.Base(req.Script))
 	require.Equal(t, sandbox.Request{
-		Name: "grader", Script: req.Script, Input: req.Input, Image: "python", User: "1:1", Runtime: "runsc",
+		Name: "grader", Script: req.Script, ScriptFrom: grader.Script, Input: req.Input, Image: "python", User: "1:1", Runtime: "runsc",
 		Limits: policy.Limits{Timeout: DefaultGraderTimeout}, Labels: map[string]string{"graded": "first"},
 	}, req, "nothing that was opened for scripts is open for a grader")
 	require.Len(t, runner.options[1], 2, "the output of a grader is not shown")

@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,7 +79,7 @@ func New(box sandbox.Box, opts Options) (*Harness, error) {
 		name string
 		set  bool
 	}{
-		{"script", r.Script != ""}, {"command", len(r.Command) > 0}, {"input", r.Input != ""}, {"final", r.Final != ""},
+		{"script", r.Script != ""}, {"script_from", r.ScriptFrom != ""}, {"command", len(r.Command) > 0}, {"input", r.Input != ""}, {"final", r.Final != ""},
 		{"id", r.ID != ""}, {"stdin", r.Stdin || opts.IO.Stdin != nil}, {"timeout", r.Limits.Timeout != 0},
 	} {
 		if f.set {
@@ -103,9 +104,10 @@ func New(box sandbox.Box, opts Options) (*Harness, error) {
 
 // A Job is one script to be evaluated.
 type Job struct {
-	// Script is the text of the program.
-	Script string
-	Task   TaskDescription
+	// Script is the text of the program, and File the path that it was read from, for people; empty if
+	// there is none.
+	Script, File string
+	Task         TaskDescription
 	// Timeout is the time limit of the run; required.
 	Timeout time.Duration
 	// Name is the caller's name of the script; see [policy.CheckName]. It may be empty.
@@ -195,6 +197,7 @@ func (h *Harness) run(ctx context.Context, job Job, res Result) (Result, error) 
 	}
 	defer remove()
 	x.script = path
+	x.source, _ = filepath.Abs(cmp.Or(job.File, path)) // empty if the current directory is gone
 	known, key, files, err := h.lookUp(ctx, x, &res)
 	if err != nil {
 		return res, err

@@ -162,7 +162,7 @@ func (h *Harness) repair(ctx context.Context, solution mlestar.SolutionScript, j
 			res.Warnings = append(res.Warnings, fmt.Sprintf("retry %d: the debugger failed: %v", n, debugErr))
 			continue
 		}
-		solution, job.Script = repaired, repaired.Content
+		solution, job.Script, job.File = repaired, repaired.Content, ""
 		left.Store(int64(min(most-n, 1)))
 		res, err = h.Run(ctx, job)
 		repairs++

@@ -127,6 +127,7 @@ func decodeJob(job trial.Job) (Job, []trial.Problem) {
 	if (d.Script == "") == (d.ScriptFile == "") {
 		refuse("script", "give script or script_file")
 	} else if d.ScriptFile != "" {
+		decoded.File = d.ScriptFile
 		if decoded.Script, err = ReadScript(d.ScriptFile); err != nil {
 			refuse("script_file", err.Error())
 		}

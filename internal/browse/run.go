@@ -113,7 +113,7 @@ func factsOf(each record.Record, c *contract.Recorded) (facts []fact) {
 	add("ID", each.ID)
 	add("Labels", strings.ReplaceAll(render.Labels(job.Labels), ",", ", "))
 	add("Command", strings.Join(c.Command(each), " "))
-	add("Script", job.Script)
+	add("Script", each.Script())
 	add("Input", job.Input)
 	add("Image", strings.TrimSpace(each.Spec.Class.Image.Reference+" "+each.Spec.Class.Image.ID))
 	add("Created", each.Created.Local().Format(time.DateTime))

@@ -68,7 +68,8 @@ func Record(record record.Record, c *contract.Recorded, final Final, size string
 	}
 	describeContract(c, res != nil, field)
 	field("command", terminal.Line(strings.Join(c.Command(record), " ")))
-	field("script", job.Script)
+	field("script", terminal.Line(record.Script()))
+	field("source", record.ProgramPath())
 	field("input", cmp.Or(job.Input, claimOf(record.Spec.Class)))
 	if size != "" {
 		size = " (" + size + ")"

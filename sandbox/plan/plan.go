@@ -102,7 +102,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 		Job: spec.Job{
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
 			Command: command, Env: spec.SortedEnv(clockEnv(req.FakeClock, limits.Timeout, req.Env)), NoDeadlineEnv: req.NoDeadline || req.FakeClock != nil, Secrets: secrets,
-			Script: layout.Script, Input: layout.Input(), Final: layout.Final,
+			Script: layout.Script, ScriptFrom: req.ScriptFrom, Input: layout.Input(), Final: layout.Final,
 			Mounts: mounts.hosts, Trees: mounts.trees, Aliases: aliases,
 			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
 			SoftTimeoutSeconds: limits.SoftTimeout.Seconds(), SoftSignal: softSignal, StopWhen: slices.Clone(req.StopWhen),

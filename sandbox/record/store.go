@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -114,6 +115,23 @@ func (r Record) StdoutPath() string { return filepath.Join(r.Dir, StdoutFile) }
 
 // StderrPath returns the file of stderr.
 func (r Record) StderrPath() string { return filepath.Join(r.Dir, StderrFile) }
+
+// Script returns the path under which people know the script that ran; empty for a run of a command.
+func (r Record) Script() string { return cmp.Or(r.Spec.Job.ScriptFrom, r.Spec.Job.Script) }
+
+// Command returns the command line of the program. A script has the path under which people know it,
+// if the container has a copy of another name.
+func (r Record) Command() []string {
+	job := r.Spec.Job
+	if job.ScriptFrom == "" {
+		return job.Command
+	}
+	command := slices.Clone(job.Command)
+	if at := slices.Index(command, path.Join(spec.WorkDir, filepath.Base(job.Script))); at >= 0 {
+		command[at] = job.ScriptFrom
+	}
+	return command
+}
 
 // ProgramPath returns the copy of the script that ran; empty for a run of a command.
 func (r Record) ProgramPath() string {
@@ -355,6 +373,7 @@ var briefForms = forms{
 				Labels  map[string]string `json:"labels"`
 				Command []string          `json:"command"`
 				Script  string            `json:"script"`
+				From    string            `json:"script_from"`
 			} `json:"job"`
 		}
 		text, err := brief.Members(text, func(key string) bool { return key == "schema" || key == "job" })
@@ -362,7 +381,7 @@ var briefForms = forms{
 			err = json.Unmarshal(text, &some)
 		}
 		job := some.Job
-		return spec.Spec{Schema: some.Schema, Job: spec.Job{RunID: job.RunID, Name: job.Name, Labels: job.Labels, Command: job.Command, Script: job.Script}}, err
+		return spec.Spec{Schema: some.Schema, Job: spec.Job{RunID: job.RunID, Name: job.Name, Labels: job.Labels, Command: job.Command, Script: job.Script, ScriptFrom: job.From}}, err
 	},
 	result: func(text []byte) (result.Result, error) {
 		text, err := brief.Members(text, func(key string) bool { return endMembers[key] })

@@ -410,6 +410,26 @@ func TestStateDirectoryOfThisVersion(t *testing.T) {
 	require.ErrorIs(t, s.Remove("running"), record.ErrRunning)
 }
 
+// TestScriptIsNamedAsItsUserDoes: what ran was a copy of the script, under another name.
+func TestScriptIsNamedAsItsUserDoes(t *testing.T) {
+	s := recordtest.Open(t)
+	recordtest.Write(t, s, recordtest.Run{ID: "r1", Owner: owner.This(), Job: spec.Job{Command: []string{"python3", "-u", "/work/solution.py", "/work/solution.py"},
+		Script: "/tmp/gone/solution.py", ScriptFrom: "/home/ada/a.py"}})
+	brief, err := s.LoadBrief("r1")
+	require.NoError(t, err)
+	whole, err := s.Load("r1")
+	require.NoError(t, err)
+	for _, r := range []record.Record{brief, whole} {
+		require.Equal(t, "/home/ada/a.py", r.Script())
+		require.Equal(t, []string{"python3", "-u", "/home/ada/a.py", "/work/solution.py"}, r.Command())
+		require.Equal(t, "/work/solution.py", r.Spec.Job.Command[2], "what ran stays")
+		require.Equal(t, filepath.Join(s.RecordDir("r1"), "program", "solution.py"), r.ProgramPath())
+	}
+	plain := record.Record{Spec: spec.Spec{Job: spec.Job{Command: []string{"python3", "/work/a.py"}, Script: "/home/ada/a.py"}}}
+	require.Equal(t, "/home/ada/a.py", plain.Script())
+	require.Equal(t, []string{"python3", "/work/a.py"}, plain.Command())
+}
+
 // TestListBrief: the brief list is the whole one, without what it says that it leaves out,
 // and names the same damage.
 func TestListBrief(t *testing.T) {

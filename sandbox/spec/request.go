@@ -30,6 +30,9 @@ type Request struct {
 	// Script is the host path of a program. A copy of it is mounted read-only into the working
 	// directory, and run by Interpreter with Args.
 	Script string `json:"script,omitzero"`
+	// ScriptFrom is the path under which people know the script, if Script is a copy that is deleted
+	// after the run. It is shown, and not read.
+	ScriptFrom string `json:"script_from,omitzero"`
 	// Interpreter is the command of the image that runs Script, with its flags; the default is
 	// python3.
 	Interpreter []string `json:"interpreter,omitempty"`

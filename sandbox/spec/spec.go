@@ -255,10 +255,11 @@ type Job struct {
 	Secrets []string `json:"secrets,omitempty"`
 	secrets func() []string
 	// Script, Input and Final are host paths. The empty string means none, and for Final
-	// the record's own directory.
-	Script string `json:"script"`
-	Input  string `json:"input"`
-	Final  string `json:"final"`
+	// the record's own directory. ScriptFrom is [Request].ScriptFrom.
+	Script     string `json:"script"`
+	ScriptFrom string `json:"script_from,omitzero"`
+	Input      string `json:"input"`
+	Final      string `json:"final"`
 	// Mounts and Trees are the sources of the binds with those roles, in the same order.
 	Mounts []HostMount `json:"mounts"`
 	Trees  []JobTree   `json:"trees"`

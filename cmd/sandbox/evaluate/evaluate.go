@@ -189,7 +189,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 		return err
 	}
 	name := cmp.Or(f.name, strings.TrimSuffix(filepath.Base(script), ".py"))
-	job := evaluate.Job{Script: text, Task: task, Timeout: s.Timeout(), Name: name, Workspace: cmp.Or(f.output, filepath.Join("work", name))}
+	job := evaluate.Job{Script: text, File: script, Task: task, Timeout: s.Timeout(), Name: name, Workspace: cmp.Or(f.output, filepath.Join("work", name))}
 	if len(f.seeds) == 1 {
 		job.Seed = &f.seeds[0]
 	}

@@ -215,6 +215,7 @@ func (f *runFlags) request(a *cli.App, s settings.Settings, args []string) (req 
 		if args[0], clean, err = scriptOfStdin(s, a.In); err != nil {
 			return req, clean, err
 		}
+		req.ScriptFrom = "-"
 	}
 	return req, clean, program(&req, args, f.dash)
 }
