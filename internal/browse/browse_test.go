@@ -732,11 +732,11 @@ func TestIndexIsIncremental(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	s.add("damaged", recordtest.Run{Result: ended(0)})
 	require.NoError(t, os.WriteFile(filepath.Join(s.store.RunsDir(), "damaged", record.ResultFile), []byte("{"), 0o600))
-	require.Equal(t, []string{"new exited 1", "on running", "damaged unreadable"}, ids())
+	require.Equal(t, []string{"damaged unreadable", "new exited 1", "on running"}, ids())
 	_, err = x.list()
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(s.store.RunsDir(), "closed", record.JournalFile), 0o700))
-	require.Equal(t, []string{"new exited 1", "on running", "damaged unreadable"}, ids())
+	require.Equal(t, []string{"damaged unreadable", "new exited 1", "on running"}, ids())
 	_, err = x.list()
 	require.ErrorContains(t, err, "closed")
 }

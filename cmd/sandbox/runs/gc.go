@@ -208,7 +208,7 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 		lines = append(lines, fmt.Sprintf("%s run %s: %s", finishing(opts.DryRun), c.RunID, c.Reason))
 	}
 	for _, c := range report.Ended {
-		lines = append(lines, fmt.Sprintf("%s run %s without a result: %s", ending(opts.DryRun), c.RunID, c.Reason))
+		lines = append(lines, fmt.Sprintf("%s: %s", ending(opts.DryRun), c.Reason))
 	}
 	for _, c := range report.Removed {
 		lines = append(lines, fmt.Sprintf("%s %s: %s", verb, c.Container, c.Reason))
