@@ -117,13 +117,8 @@ func (s *SkipList) Count() int {
 	return len(s.list)
 }
 
-// Lost returns the first entry that was left out although its kind is collected.
-func (s *SkipList) Lost() (first result.SkippedOutput, any bool) {
-	if s.lost == nil {
-		return first, false
-	}
-	return *s.lost, true
-}
+// Lost returns the first entry that was left out although its kind is collected; nil if there is none.
+func (s *SkipList) Lost() *result.SkippedOutput { return s.lost }
 
 // Sorted returns the list, sorted by path. Its last entry counts the entries that did not fit.
 func (s *SkipList) Sorted() []result.SkippedOutput {

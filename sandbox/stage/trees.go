@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/collect"
@@ -213,7 +212,9 @@ type Left struct {
 	Skipped []result.SkippedOutput
 	// LeftOut is the number of files in ./final that are not in Outputs.
 	LeftOut int
-	Trees   []result.Tree
+	// Lost is the first of them that might have been collected; nil for none.
+	Lost  *result.SkippedOutput
+	Trees []result.Tree
 	// DiskFull says that the kernel kept the program from holding more than its disk limit.
 	DiskFull bool
 }
@@ -258,8 +259,8 @@ func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left 
 		var skipped collect.SkipList
 		left.Outputs, skipped = s.files.outputs(ctx, limited)
 		left.Skipped, left.LeftOut = skipped.Sorted(), skipped.Count()
-		if first, any := skipped.Lost(); any && first.Reason != podGone {
-			s.Warn("the outputs lack %s of ./final, such as %q: %s", text.Count(left.LeftOut, "file"), text.Short(first.Path, 200), first.Reason)
+		if first := skipped.Lost(); first != nil && first.Reason != podGone { // another warning says that all are gone
+			left.Lost = first
 		}
 	}
 	for i, t := range s.trees {

@@ -77,7 +77,7 @@ class Run(Generic[E, T]):
         return self._finish()
 
     def stop(self) -> None:
-        """Asks the program to end. What it did is kept: see `result`. The second time it ends at once."""
+        """Asks the program to end, and keeps what it did: see `result`. Again, a second later or more, it ends at once."""
         self._signal(signal.SIGTERM)
 
     async def close(self) -> None:
