@@ -45,8 +45,8 @@ const journalPatience = time.Minute
 //
 // Of several processes that adopt a run, one does; for the others, and for a run whose
 // controller lives, the error is [record.ErrRunning]. A run that has its result only loses
-// what is left of it on the engine. After any other error without a result, the run can be
-// adopted again.
+// what is left of it on the engine; one whose engine was lost gets another result, if its engine
+// knows the end by now. After any other error without a result, the run can be adopted again.
 func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*result.Result, error) {
 	if err := r.isOpen(); err != nil {
 		return nil, err
@@ -66,8 +66,10 @@ func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*resu
 // [ErrStillRuns], and one that has ended is left to another process when ctx ends.
 func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, onlyEnded bool) (*result.Result, error) {
 	defer r.sweepTemp()
+	// Its engine may know the end by now.
+	lost := found.Result != nil && found.Result.Status == result.StatusEngineLost && r.store.IsOpen(found.ID)
 	switch {
-	case found.Result != nil:
+	case found.Result != nil && !lost:
 		return found.Result, r.tidy(ctx, found)
 	case found.State == record.Unreadable:
 		return nil, r.endUnreadable(ctx, found)
@@ -75,16 +77,24 @@ func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, o
 	began := time.Now()
 	a := &run{runner: r, planned: planned{spec: found.Spec}, io: o.io, hooks: o.hooks}
 	note, err := r.store.Claim(ctx, found.ID, a.deadline(stage.PartSlack))
-	if errors.Is(err, record.ErrNoJournal) {
+	switch {
+	case err != nil && lost:
+		return found.Result, r.tidy(ctx, found)
+	case errors.Is(err, record.ErrNoJournal):
 		return nil, r.settleUnknown(ctx, found, err)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	res, err := r.adoptClaimed(ctx, found, note, o, onlyEnded, began)
 	if res == nil {
 		// Somebody else may try.
 		err = errors.Join(err, r.disclaim(ctx, found.ID, note.Deadline))
+	}
+	if res == nil && lost {
+		if errors.Is(err, engine.ErrNoContainer) {
+			err = r.tidy(ctx, found)
+		}
+		return found.Result, err
 	}
 	return res, err
 }
@@ -245,6 +255,9 @@ func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note rec
 	a.steps.begin(StepStart)
 	if err := a.reopen(ctx); err != nil { // 5, 6
 		return nil, errors.Join(err, a.letGo())
+	}
+	if a.container == nil && found.Result != nil { // nobody will know more
+		return nil, errors.Join(a.evidence.Lost, a.letGo())
 	}
 	if a.container != nil {
 		if onlyEnded && !a.hasEnded(ctx) {

@@ -83,6 +83,9 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	if err == nil && removeErr == nil && !a.left {
 		a.settle()
 	}
+	if e.Lost != nil && a.left { // anybody may ask the engine again, see [Runner.Adopt]
+		err = errors.Join(err, a.runner.disclaim(ctx, a.spec.Job.RunID, a.journal.Deadline))
+	}
 	if decided.Err == nil {
 		decided.Err = e.Lost
 	}

@@ -682,6 +682,61 @@ func TestEngineThatStaysAwayIsALoss(t *testing.T) {
 	})
 }
 
+// TestLostEndIsKnownLater: an engine that comes back after its run was given up still has the end, and
+// the outputs.
+func TestLostEndIsKnownLater(t *testing.T) {
+	for name, test := range map[string]struct {
+		between func(t *testing.T, fake *enginetest.Fake)
+		status  result.Status
+		code    int
+		outputs int
+	}{
+		"the engine has it": {func(*testing.T, *enginetest.Fake) {}, result.StatusExited, 3, 1},
+		"it was removed": {func(t *testing.T, f *enginetest.Fake) {
+			t.Helper()
+			require.NoError(t, f.Remove(t.Context(), "evalbox-r1"))
+		}, result.StatusEngineLost, -1, 0},
+		"the engine stays away": {func(_ *testing.T, f *enginetest.Fake) { f.Break() }, result.StatusEngineLost, -1, 0},
+		"another one is there":  {func(_ *testing.T, f *enginetest.Fake) { f.Facts.ID = "another" }, result.StatusEngineLost, -1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := enginetest.NewFake(nil)
+				fake.Program = func(p *enginetest.Program) int {
+					p.Print("so far\n")
+					if err := os.WriteFile(p.Final("model"), []byte("weights"), 0o600); err != nil {
+						return 99
+					}
+					fake.Break()
+					time.Sleep(10 * time.Second)
+					return 3
+				}
+				r := newFakeRunner(t, fake)
+				res, err := r.Run(t.Context(), command("train"))
+				require.ErrorIs(t, err, ErrEngineUnavailable)
+				require.Equal(t, result.StatusEngineLost, res.Status)
+				require.Empty(t, res.Outputs)
+				fake.Restore()
+				test.between(t, fake)
+				res, err = r.Adopt(t.Context(), "r1")
+				require.Equal(t, test.status.String(), res.Status.String(), res.Explanation)
+				require.Equal(t, test.code, res.ExitCode)
+				require.Len(t, res.Outputs, test.outputs)
+				found, loadErr := r.store.Load("r1")
+				require.NoError(t, loadErr)
+				require.Equal(t, res.Status, found.Result.Status, "it is on disk")
+				if test.status == result.StatusExited {
+					require.NoError(t, err)
+					require.True(t, res.Recovered)
+					require.Equal(t, "so far\n", res.Stdout)
+					require.Empty(t, fake.Left())
+					require.False(t, r.store.IsOpen("r1"))
+				}
+			})
+		})
+	}
+}
+
 // TestFailedRemovalIsTold: the result of a program that has ended for certain is on disk by
 // then, and only the log tells.
 func TestFailedRemovalIsTold(t *testing.T) {
