@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
@@ -95,6 +96,12 @@ func TestFinalThatIsReplacedDuringARun(t *testing.T) {
 	res, err := r.Run(t.Context(), finalRequest("r1", out))
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
+	require.Contains(t, strings.Join(res.Warnings, "\n"), "was moved or replaced during the run")
+	info, err := os.Stat(out + ".moved")
+	require.NoError(t, err)
+	uid, _, known := fsx.OwnerOf(info)
+	require.True(t, known)
+	require.Equal(t, os.Geteuid(), uid, "it is handed back where it is now")
 	for range 2 {
 		_, err = r.GC(t.Context(), GCOptions{})
 		require.NoError(t, err)

@@ -140,11 +140,12 @@ func (r *Runner) tidyWork() {
 		var note workNote
 		file := filepath.Join(r.store.WorkDir(), entry.Name())
 		info, err := entry.Info()
-		if err != nil || time.Since(info.ModTime()) < journalPatience {
+		if err != nil {
 			continue
 		}
 		damaged := record.ReadJSON(file, &note) != nil || note.RunID == ""
-		if _, err := r.store.State(note.RunID); damaged || errors.Is(err, record.ErrNoRecord) {
+		_, err = r.store.State(note.RunID)
+		if damaged || errors.Is(err, record.ErrNoRecord) && time.Since(info.ModTime()) >= journalPatience {
 			_ = os.Remove(file) // as above
 		}
 	}

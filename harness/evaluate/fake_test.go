@@ -292,7 +292,7 @@ func (f *fakeRunner) record(req sandbox.Request, program string, res *result.Res
 		program = f.forge
 	}
 	return errors.Join(
-		record.WriteJSON(filepath.Join(dir, record.SpecFile), spec.Spec{Job: spec.Job{Script: req.Script}}),
+		record.WriteJSON(filepath.Join(dir, record.SpecFile), spec.Spec{Schema: spec.SchemaV1, Job: spec.Job{Script: req.Script}}),
 		record.WriteJSON(filepath.Join(dir, record.ResultFile), res),
 		os.Mkdir(filepath.Join(dir, record.ProgramDir), 0o700),
 		os.WriteFile(filepath.Join(dir, record.ProgramDir, filepath.Base(req.Script)), []byte(program), 0o600))

@@ -173,6 +173,9 @@ func (f *final) handBack() (modes map[fsx.ID]uint32, warning string, err error) 
 	if handed.Unlisted > 0 {
 		warning = fmt.Sprintf("final holds %d entries with more extended attributes than can be listed: they keep them", handed.Unlisted)
 	}
+	if f.owner.Dir != nil && errors.Is(f.owner.Dir.LetIn(f.path), fsx.ErrReplaced) {
+		warning = fmt.Sprintf("final %q was moved or replaced during the run: the outputs are in the directory that the run had", f.path)
+	}
 	return handed.Modes, warning, f.leave(handed.Identity)
 }
 
@@ -182,7 +185,8 @@ func handBack(root *os.Root, owner record.Ownership) (fsx.HandedBack, error) {
 		return fsx.HandedBack{}, nil // the files of another user, who keeps them
 	}
 	if owner.Dir != nil {
-		if err := owner.Dir.LetIn(owner.Path); err != nil {
+		// One that was moved is handed back where it is now, if it is still open.
+		if err := owner.Dir.LetIn(owner.Path); err != nil && !(errors.Is(err, fsx.ErrReplaced) && owner.Dir.Is(root)) {
 			return fsx.HandedBack{}, err
 		}
 	}
