@@ -59,15 +59,18 @@ func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*resu
 	if err != nil {
 		return nil, err
 	}
-	return r.adopt(ctx, found, o, false)
+	res, err := r.adopt(ctx, found, o, false)
+	if res == nil {
+		res = found.Result
+	}
+	return res, err
 }
 
 // adopt is Adopt. With onlyEnded set, a program that still runs is left alone with
 // [ErrStillRuns], and one that has ended is left to another process when ctx ends.
 func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, onlyEnded bool) (*result.Result, error) {
 	defer r.sweepTemp()
-	// Its engine may know the end by now.
-	lost := found.Result != nil && found.Result.Status == result.StatusEngineLost && r.store.IsOpen(found.ID)
+	lost := r.mayKnowMore(found)
 	switch {
 	case found.Result != nil && !lost:
 		return found.Result, r.tidy(ctx, found)
@@ -90,13 +93,23 @@ func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, o
 		// Somebody else may try.
 		err = errors.Join(err, r.disclaim(ctx, found.ID, note.Deadline))
 	}
-	if res == nil && lost {
-		if errors.Is(err, engine.ErrNoContainer) {
-			err = r.tidy(ctx, found)
-		}
-		return found.Result, err
+	if res == nil && lost && errors.Is(err, engine.ErrNoContainer) {
+		return found.Result, r.tidy(ctx, found)
 	}
 	return res, err
+}
+
+// mayKnowMore reports whether the engine of a run that was given up may know its end by now, and
+// whether the outputs of the run can still be told from those of others.
+func (r *Runner) mayKnowMore(found record.Record) bool {
+	if found.Result == nil || found.Result.Status != result.StatusEngineLost || !r.store.IsOpen(found.ID) {
+		return false
+	}
+	by := found.ID
+	if final := found.Spec.Job.Final; final != "" {
+		by, _ = stage.FilledLast(r.store, final)
+	}
+	return by == found.ID
 }
 
 // disclaim is [record.Store.Disclaim], also for a caller who has given up.

@@ -15,8 +15,12 @@ import (
 	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
-// collectBudget bounds the collection of outputs.
-const collectBudget = 30 * time.Minute
+// collectBudget bounds the collection of outputs, and killedBudget what is left of it once the caller
+// has closed [Hooks].Kill.
+const (
+	collectBudget = 30 * time.Minute
+	killedBudget  = 2 * time.Minute
+)
 
 // finish gathers the remaining evidence, collects the outputs, writes the result and
 // removes the container. Cancellation by the caller does not affect it.
@@ -73,7 +77,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	if a.stage.Copied() && !a.spec.Job.Keep {
 		// Not before the result is on disk: until then the engine has what another process
 		// needs to finish the run.
-		a.stage.Withdraw(ctx)
+		a.stage.Withdraw(ctx, a.left)
 		if warnings := a.warn.sorted(); len(warnings) > len(res.Warnings) {
 			res.Warnings = warnings
 			err = errors.Join(err, a.stage.WriteResult(res))
@@ -149,8 +153,8 @@ func (a *run) leaveIt() error {
 	return errors.Join(fmt.Errorf("run %s: %w: %w", a.spec.Job.RunID, errLeft, context.Cause(a.leave)), a.letGo())
 }
 
-// collect collects the outputs, and gives ./final back. [Hooks].Kill only ends the program: the
-// outputs are kept. mayLeave says that another process can collect them as well: the error
+// collect collects the outputs, and gives ./final back. [Hooks].Kill ends the program and bounds the
+// time for that: the outputs are kept. mayLeave says that another process can collect them as well: the error
 // then says that it has to.
 func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 	e := &a.evidence
@@ -162,6 +166,19 @@ func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 		defer context.AfterFunc(a.leave, func() { leave(stage.ErrLeft) })()
 		collecting = leaving
 	}
+	if a.hooks.Kill != nil {
+		go func() {
+			select {
+			case <-a.hooks.Kill:
+			case <-collecting.Done():
+			}
+			select {
+			case <-time.After(killedBudget):
+				cancel()
+			case <-collecting.Done():
+			}
+		}()
+	}
 	// The processes of a container end with it, also if somebody else removed it.
 	ended := e.Lost == nil || errors.Is(e.Lost, engine.ErrNoContainer)
 	left := a.stage.Collect(collecting, e.StartError == nil, ended, e.Stop == outcome.StopDiskLimit)
@@ -169,7 +186,7 @@ func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 		return left, a.leaveIt()
 	}
 	if a.stage.Copied() && a.spec.Job.Keep {
-		a.stage.Withdraw(ctx)
+		a.stage.Withdraw(ctx, false)
 	}
 	a.stage.Restore(ctx, a.left || !ended)
 	return left, nil

@@ -178,7 +178,8 @@ func (run recordedRun) hasEnded(c engine.Found) bool {
 // mustStay says why a container of a dead owner must not be removed: its run can be finished.
 func (r *Runner) mustStay(c engine.Found, run recordedRun, unfinished map[string]error) string {
 	id, store := c.Labels[spec.LabelRun], run.store
-	if run.err != nil || run.state != record.Lost || run.note.Engine == "" || time.Now().After(run.note.Deadline) {
+	unfinishedHere := run.state == record.Lost || unfinished[id] != nil
+	if run.err != nil || !unfinishedHere || run.note.Engine == "" || time.Now().After(run.note.Deadline) {
 		return ""
 	}
 	switch why := unfinished[id]; {
@@ -320,6 +321,13 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 	}
 	found, err := r.store.Load(id)
 	gone := errors.Is(err, record.ErrNoRecord)
+	if err == nil && r.mayKnowMore(found) {
+		// The last time at which its outputs can be told from those of the next run.
+		if res, err := r.adopt(ctx, found, runOptions{}, true); res != nil && err == nil && !r.store.IsOpen(id) {
+			return nil
+		}
+		owed = true // end what is left of it
+	}
 	switch {
 	case gone && owed:
 	case gone:

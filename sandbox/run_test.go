@@ -737,6 +737,84 @@ func TestLostEndIsKnownLater(t *testing.T) {
 	}
 }
 
+// TestLostRunAndTheNextOne: the next run on the same ./final is the last moment at which a lost run can
+// get its outputs. It never gets those of another run.
+func TestLostRunAndTheNextOne(t *testing.T) {
+	for name, transfer := range map[string]string{"mounted": spec.TransferBind, "copied": spec.TransferCopy} {
+		for when, runs := range map[string]bool{"ended": false, "still runs": true} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					fake := enginetest.NewFake(nil)
+					fake.Program = func(p *enginetest.Program) int {
+						if os.WriteFile(p.Final(p.Job.RunID), []byte(p.Job.RunID), 0o600) != nil {
+							return 99
+						}
+						if p.Job.RunID == "r2" {
+							return 0
+						}
+						fake.Break()
+						if runs {
+							return outlasts(p)
+						}
+						return 3
+					}
+					r := newFakeRunner(t, fake)
+					final := filepath.Join(t.TempDir(), "out")
+					req := command("train")
+					req.Final, req.Transfer, req.Limits.Timeout = final, transfer, 24*time.Hour
+					res, err := r.Run(t.Context(), req)
+					require.ErrorIs(t, err, ErrEngineUnavailable)
+					require.Equal(t, result.StatusEngineLost.String(), res.Status.String())
+					fake.Restore()
+					req.ID = "r2"
+					res, err = r.Run(t.Context(), req)
+					require.NoError(t, err)
+					require.Len(t, res.Outputs, 1)
+					_, err = r.GC(t.Context(), GCOptions{})
+					require.NoError(t, err)
+					first, err := r.store.Load("r1")
+					require.NoError(t, err)
+					if runs {
+						require.Equal(t, result.StatusEngineLost.String(), first.Result.Status.String())
+					} else {
+						require.Equal(t, result.StatusExited.String(), first.Result.Status.String())
+						require.Len(t, first.Result.Outputs, 1, "%q", first.Result.Warnings)
+						require.Equal(t, "r1", first.Result.Outputs[0].Path)
+					}
+					second, err := os.ReadDir(final)
+					require.NoError(t, err)
+					require.Len(t, second, 1)
+					require.Equal(t, "r2", second[0].Name())
+					require.Empty(t, fake.Left())
+				})
+			})
+		}
+	}
+}
+
+// TestGarbageCollectionOfALostRun: a program that still runs keeps its container.
+func TestGarbageCollectionOfALostRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := enginetest.NewFake(nil)
+		fake.Program = func(p *enginetest.Program) int {
+			fake.Break()
+			return outlasts(p)
+		}
+		defer end(t, fake)
+		r := newFakeRunner(t, fake)
+		req := command("train")
+		req.Limits.Timeout = 24 * time.Hour
+		_, err := r.Run(t.Context(), req)
+		require.ErrorIs(t, err, ErrEngineUnavailable)
+		fake.Restore()
+		report, err := r.GC(t.Context(), GCOptions{})
+		require.NoError(t, err)
+		require.Empty(t, report.Finished)
+		require.Empty(t, report.Removed)
+		require.Len(t, report.Left, 1)
+	})
+}
+
 // TestFailedRemovalIsTold: the result of a program that has ended for certain is on disk by
 // then, and only the log tells.
 func TestFailedRemovalIsTold(t *testing.T) {

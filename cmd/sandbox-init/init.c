@@ -680,7 +680,7 @@ static void put_report(struct buffer *b, enum kind how, u32 value, u32 left)
 		field_end(b, at);
 	}
 	if (sched.known)
-		field(b, 18, &sched.ran, 3 * sizeof sched.ran);
+		field(b, 18, &sched.ran, 4 * sizeof sched.ran);
 	if (sched.gap)
 		field(b, 19, &sched.gap, sizeof sched.gap);
 	if (how != NOT_STARTED)

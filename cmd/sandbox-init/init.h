@@ -131,6 +131,7 @@ void waiter_fail(enum waiter_cause cause);
 extern struct sched {
 	bool_t known;             /* the kernel says how long a thread has waited */
 	u64 ran, waited, lacked;  /* ns of all threads */
+	u64 available;            /* ns of processors that the container may use and that were not idle */
 	u64 gap;                  /* ns in which nothing of the container ran */
 	u64 tick;                 /* when to look again */
 } sched;

@@ -17,9 +17,9 @@ static struct {
 } threads[SLOTS];
 
 static u32 processes[MOST_LOOKS], process_count, looks, round = 2;
-static long proc = -1, tasks = -1, own = -1;
+static long proc = -1, tasks = -1, own = -1, stat = -1;
 static u64 ran, waited; /* since the last tick */
-static u64 last_tick, own_waited, own_faults;
+static u64 last_tick, last_idle, own_waited, own_faults;
 static struct job *its_job;
 struct sched sched = {.tick = FOREVER};
 
@@ -68,7 +68,7 @@ static void look_at_thread(u32 id)
 	if ((fd = sys4(openat, tasks, path, O_RDONLY | O_CLOEXEC, 0)) < 0)
 		return;
 	if (read_schedstat(fd, &its_run, &its_wait)) {
-		/* A smaller number is that of a new thread with an old ID. */
+		/* A smaller number means that a new thread has an old ID. */
 		bool_t known = threads[slot].id == id && threads[slot].ran <= its_run && threads[slot].waited <= its_wait;
 		ran += its_run - (known ? threads[slot].ran : 0);
 		waited += its_wait - (known ? threads[slot].waited : 0);
@@ -125,17 +125,67 @@ static bool_t new_faults(void)
 	return own_faults != before;
 }
 
-/* processors returns how many processors the container may use, in thousandths. */
-static u64 processors(void)
+/* The processors that the container may use, as a set of bits. */
+static u64 set[128];
+static u64 set_bits;
+
+/* count_processors returns how many processors the container may use. */
+static u64 count_processors(void)
 {
-	static u64 set[128];
 	long n = sys3(sched_getaffinity, 0, sizeof set, set);
 	u64 count = 0;
 
-	for (long i = 0; i < n * 8; i++)
+	set_bits = n > 0 ? (u64)n * 8 : 0;
+	for (u64 i = 0; i < set_bits; i++)
 		count += set[i / 64] >> i % 64 & 1;
-	count = count ? count * 1000 : 1000;
-	return its_job->processors && its_job->processors < count ? its_job->processors : count;
+	return count ? count : 1;
+}
+
+/* idle_time returns for how long the processors of the set have been idle or waited for a disk, in ns:
+ * the 4th and 5th number of the lines "cpuN ..." of /proc/stat, in hundredths of a second. 0 if it is
+ * not known. What a program lacks while a processor is idle, it lacks by its own choice. */
+static u64 idle_time(void)
+{
+	static char text[32 << 10];
+	long n = sys4(pread64, stat, text, sizeof text - 1, 0);
+	u64 idle = 0;
+	char *p = text;
+
+	if (n <= 0)
+		return 0;
+	text[n] = 0;
+	while (p[0] == 'c' && p[1] == 'p' && p[2] == 'u') {
+		u64 number = 0, processor = ~0UL;
+		int field = -1;
+		for (p += 3; *p && *p != '\n'; p++) {
+			if (*p >= '0' && *p <= '9') {
+				number = number * 10 + (u64)(*p - '0');
+				if (p[1] >= '0' && p[1] <= '9')
+					continue;
+				field++;
+				if (!field)
+					processor = number;
+				else if ((field == 4 || field == 5) && processor < set_bits && set[processor / 64] >> processor % 64 & 1)
+					idle += number * (SECOND / 100);
+				number = 0;
+			} else if (*p == ' ' && field < 0) {
+				field = 0; /* the sum of all has no number */
+			}
+		}
+		p += *p == '\n';
+	}
+	return idle;
+}
+
+/* available returns the processor time that the container could have used in a time, in ns. */
+static u64 available(u64 time)
+{
+	u64 count = count_processors(), before = last_idle, all = time * count, most = time / 1000 * its_job->processors, idle;
+
+	last_idle = idle_time();
+	idle = last_idle > before ? last_idle - before : 0;
+	all = all > idle ? all - idle : 0;
+	return its_job->processors && most < all ? most : all;
 }
 
 /* sched_open opens what is read later, before the program exists. */
@@ -143,30 +193,38 @@ void sched_open(void)
 {
 	proc = open_at("/proc", O_RDONLY | O_DIRECTORY);
 	own = open_at("/proc/self/schedstat", O_RDONLY);
-	sched.known = own >= 0 && proc >= 0;
+	stat = open_at("/proc/stat", O_RDONLY);
 }
 
 /* sched_begin begins to count: what threads have run and waited before is not the program's. */
 void sched_begin(struct job *job)
 {
+	u64 its_run = 0, its_wait;
+
 	its_job = job;
 	look_at_all();
+	/* A kernel that does not count answers with zeros. */
+	sched.known = proc >= 0 && read_schedstat(own, &its_run, &its_wait) && its_run;
 	own_delay();
 	new_faults();
+	count_processors();
+	last_idle = idle_time();
 	last_tick = now();
-	sched.ran = sched.waited = sched.lacked = sched.gap = 0;
+	sched.ran = sched.waited = sched.lacked = sched.available = sched.gap = 0;
 	sched.tick = last_tick + TICK;
 }
 
 /* sched_look counts what the program got and lacked since the last call. It lacked what its threads
- * waited for, up to what the container may use: threads that wait for each other lack nothing. */
+ * waited for, up to what the container could have used: threads that wait for each other, or for one
+ * processor while another one is idle, lack nothing. */
 void sched_look(void)
 {
-	u64 t = now(), most = (t - last_tick) / 1000 * processors(), could;
+	u64 t = now(), most = available(t - last_tick), could;
 
 	last_tick = t;
 	look_at_all();
 	could = ran + waited < most ? ran + waited : most;
+	sched.available += most;
 	sched.ran += ran;
 	sched.waited += waited;
 	sched.lacked += could > ran ? could - ran : 0;

@@ -217,7 +217,7 @@ const (
 
 // controllerSlack is how long a controller waits for the end of a program after its time limit and its
 // grace; a little more than that.
-const controllerSlack = 2500 * time.Millisecond
+const controllerSlack = 5 * time.Second
 
 // pastTheLimit are the rows in which the controller does not see what happens around the time limit of
 // the program: it looks again only when it must think that the limit has ended the program.

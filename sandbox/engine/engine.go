@@ -229,8 +229,10 @@ type End struct {
 	Usage                 Usage
 	// Share is what the program got of the processors; zero without a report.
 	Share wire.Share
-	// Frozen is how long the container was frozen (docker pause), so that nothing in it ran.
+	// Frozen is how long the container stood still, so that nothing in it ran. Paused says that
+	// somebody froze it through the engine (docker pause), or that the engine may have forgotten it.
 	Frozen time.Duration
+	Paused bool
 	// Left is what the program left in its working directory; nil if that is not known.
 	Left *wire.Left
 	// OOMKilled says that the engine or the kernel has evidence of a process killed for

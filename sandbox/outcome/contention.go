@@ -19,15 +19,17 @@ const (
 // limit in processors.
 func Contend(end engine.End, cpus float64) *result.Contention {
 	share, source := end.Share, "threads"
+	if !share.Known {
+		share.Available = time.Duration(cpus * float64(end.Duration))
+	}
+	// The control group knows for how long a thread waited, also one that has ended since.
+	pressed := max(min(share.Pressure, share.Available-end.Usage.CPU), 0)
 	switch {
 	case !end.Reported:
 		return nil
-	case !share.Known && share.Pressure > 0:
-		// What the control group knows: that a thread waited, and what was left of its limit.
+	case pressed > share.Lacked, !share.Known && share.Pressure > 0:
 		source = "cgroup v2 pressure"
-		unused := time.Duration(cpus*float64(end.Duration)) - end.Usage.CPU
-		share.Ran, share.Waited = end.Usage.CPU, share.Pressure
-		share.Lacked = max(min(share.Pressure, unused), 0)
+		share.Ran, share.Waited, share.Lacked = end.Usage.CPU, max(share.Waited, share.Pressure), pressed
 	case !share.Known:
 		return nil
 	}

@@ -29,6 +29,8 @@ func TestContend(t *testing.T) {
 		"gets a twentieth":                 {known(second, 19*second, 19*second), 0, result.Starved},
 		"sleeps most of the time":          {known(second, 3*second, 3*second), 0, result.Busy},
 		"lacks much and gets more":         {known(30*second, 20*second, 10*second), 0, result.Busy},
+		"short processes wait":             {wire.Share{Known: true, Ran: second / 10, Pressure: 19 * second, Available: 40 * second}, second, result.Starved},
+		"... for each other":               {wire.Share{Known: true, Ran: second / 10, Pressure: 19 * second, Available: 20 * second}, 20 * second, result.Quiet},
 		"pressure":                         {wire.Share{Pressure: 19 * second}, second, result.Starved},
 		"pressure of its own threads":      {wire.Share{Pressure: 20 * second}, 40 * second, result.Quiet},
 		"pressure of a program that waits": {wire.Share{Pressure: 20 * time.Millisecond}, 10 * time.Millisecond, result.Quiet},
@@ -36,7 +38,11 @@ func TestContend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Contend(engine.End{Reported: true, Duration: 20 * second, Share: test.share, Usage: engine.Usage{CPU: test.used}}, 2)
 			require.Equal(t, test.want, got.Verdict)
-			require.InDelta(t, max(test.share.Waited, test.share.Pressure).Seconds(), got.WaitedSeconds, 0.001)
+			waited := test.share.Waited
+			if got.Source != "threads" {
+				waited = test.share.Pressure
+			}
+			require.InDelta(t, waited.Seconds(), got.WaitedSeconds, 0.001)
 		})
 	}
 	require.Nil(t, Contend(engine.End{Reported: true, Duration: second}, 2), "a kernel that does not count")

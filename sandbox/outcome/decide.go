@@ -109,7 +109,7 @@ type Outcome struct {
 func Decide(f Evidence) Outcome {
 	v := withDeadline(decide(f), f)
 	if f.End.Frozen > 0 {
-		v.Warnings = append(v.Warnings, fmt.Sprintf("the container was frozen (docker pause) for %s", f.End.Frozen.Round(time.Second/10)))
+		v.Warnings = append(v.Warnings, standstill(f.End))
 	}
 	if f.ProxyLost && f.StartError == nil && v.Status != result.StatusEngineLost {
 		v.Fault = result.FaultOperator
@@ -278,12 +278,25 @@ func decideStopped(f Evidence) Outcome {
 	return v
 }
 
+// standstill says how long a container stood still.
+func standstill(end engine.End) string {
+	took := end.Frozen.Round(time.Second / 10)
+	if end.Paused {
+		return fmt.Sprintf("the container was frozen (docker pause) for %s", took)
+	}
+	return fmt.Sprintf("the container stood still for %s, and nobody paused it through the engine", took)
+}
+
 // blameTime corrects who is at fault for the end at a time limit that the program did not get in full.
 func (v *Outcome) blameTime(f Evidence) {
+	stood := standstill(f.End)
 	switch {
 	case f.wasFrozen():
-		v.Fault = result.FaultOperator
-		v.Explanation += fmt.Sprintf(" Its container was frozen (docker pause) for %s of the time.", f.End.Frozen.Round(time.Second/10))
+		v.Fault = result.FaultEnvironment
+		if f.End.Paused {
+			v.Fault = result.FaultOperator
+		}
+		v.Explanation += " " + strings.ToUpper(stood[:1]) + stood[1:] + "."
 	case f.Shortage != nil && f.Shortage.Verdict == result.Starved:
 		v.Fault = result.FaultEnvironment
 		v.Explanation += " Other work on the machine had starved it: " + fmt.Sprintf("its threads waited %.1fs for a processor and ran %.1fs.", f.Shortage.WaitedSeconds, f.Shortage.RanSeconds)

@@ -60,7 +60,8 @@ func TestDecide(t *testing.T) {
 	}
 	// The controller's own timer fires when it has not heard of an end.
 	timer := func(f *Evidence) { f.Stop, f.Requested = StopTimeout, []engine.Signal{engine.Kill, engine.Abort} }
-	frozen := func(f *Evidence) { f.Limit, f.End.Frozen = 15*time.Second, 5*time.Second }
+	frozen := func(f *Evidence) { f.Limit, f.End.Frozen, f.End.Paused = 15*time.Second, 5*time.Second, true }
+	stuck := func(f *Evidence) { f.Limit, f.End.Frozen = 15*time.Second, 5*time.Second }
 	hiccup := func(f *Evidence) { f.Limit, f.End.Frozen = time.Hour, 2*time.Second }
 	lacks := func(verdict result.Share) func(*Evidence) {
 		return func(f *Evidence) { f.Shortage = &result.Contention{Verdict: verdict} }
@@ -171,6 +172,7 @@ func TestDecide(t *testing.T) {
 		"frozen until its limit":      {died(15, deadline, frozen), result.StatusTimedOut, result.FaultOperator, -1, 15},
 		"... and beyond":              {died(9, timer, took(30), frozen, func(f *Evidence) { f.End.Cause = engine.BySignal }), result.StatusTimedOut, result.FaultOperator, -1, 9},
 		"... and killed by us":        {silent(timer, took(30), frozen), result.StatusTimedOut, result.FaultOperator, -1, 9},
+		"stood still":                 {died(15, deadline, stuck), result.StatusTimedOut, result.FaultEnvironment, -1, 15},
 		"frozen for a moment":         {died(15, deadline, hiccup), result.StatusTimedOut, result.FaultProgram, -1, 15},
 		"frozen, then well":           {exited(0, frozen), result.StatusExited, result.FaultNone, 0, 0},
 		"starved until its limit":     {died(15, deadline, lacks(result.Starved)), result.StatusTimedOut, result.FaultEnvironment, -1, 15},

@@ -361,7 +361,7 @@ func (c *copies) endWatch() {
 	}
 }
 
-func (c *copies) close(ctx context.Context, keep bool) error {
+func (c *copies) close(ctx context.Context, keep, left bool) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
 	defer cancel()
 	c.endWatch()
@@ -369,7 +369,7 @@ func (c *copies) close(ctx context.Context, keep bool) error {
 		return nil
 	}
 	c.monitor.close(nil)
-	if c.taken {
+	if c.taken || left {
 		return nil
 	}
 	id := c.Plan.Job.RunID

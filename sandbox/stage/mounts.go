@@ -46,7 +46,7 @@ func (m *mounts) send(ctx context.Context, _ map[string]string) (engine.Sources,
 
 func (m *mounts) ready(context.Context) error { return nil }
 
-func (m *mounts) close(context.Context, bool) error { return nil }
+func (m *mounts) close(context.Context, bool, bool) error { return nil }
 
 func (m *mounts) watch(ctx context.Context) {
 	go m.watchDisk(ctx)

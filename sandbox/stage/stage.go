@@ -94,8 +94,8 @@ type carrier interface {
 	// tree lists a working copy.
 	tree(ctx context.Context, i int, t *workingCopy) (treeState, error)
 	// close removes the part of the run that is on the engine. With keep, everything that
-	// the container has mounted stays.
-	close(ctx context.Context, keep bool) error
+	// the container has mounted stays; with left, all of it.
+	close(ctx context.Context, keep, left bool) error
 }
 
 // Open makes the record of a run and the files that its container mounts. It changes nothing
@@ -316,9 +316,10 @@ func (s *Stage) Restore(ctx context.Context, mayRun bool) {
 }
 
 // Withdraw removes the copied files from the engine. No container may have them mounted,
-// unless the run keeps its container.
-func (s *Stage) Withdraw(ctx context.Context) {
-	if err := s.files.close(ctx, s.Plan.Job.Keep); err != nil {
+// unless the run keeps its container. left says that the container could not be removed: the files
+// stay with it, for a process that finishes the run once more.
+func (s *Stage) Withdraw(ctx context.Context, left bool) {
+	if err := s.files.close(ctx, s.Plan.Job.Keep, left); err != nil {
 		s.Warn("volume %s is left behind: %v", spec.VolumeName(s.Plan.Job.RunID), err)
 	}
 }
@@ -382,5 +383,5 @@ func (s *Stage) Close() error {
 // Discard removes everything that the stage has made, for a run whose program never
 // started. The program's user never saw ./final.
 func (s *Stage) Discard(ctx context.Context) error {
-	return errors.Join(s.files.close(ctx, false), s.releaseProjects(), s.closeImage(), s.final.discard(), s.Close(), s.Store.Discard(s.Plan.Job.RunID))
+	return errors.Join(s.files.close(ctx, false, false), s.releaseProjects(), s.closeImage(), s.final.discard(), s.Close(), s.Store.Discard(s.Plan.Job.RunID))
 }

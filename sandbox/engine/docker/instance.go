@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
 
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/wire"
@@ -138,13 +139,11 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	err := c.engine.api.ContainerKill(ctx, c.id, name)
-	if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
-		// A conflict means that the container is not running (any more).
-		count(-1)
-		return nil
+	if errdefs.IsConflict(err) || errdefs.IsNotFound(err) || client.IsErrConnectionFailed(err) {
+		count(-1) // it was not sent
 	}
-	if err == nil {
-		return nil
+	if err == nil || errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
+		return nil // a conflict means that the container is not running (any more)
 	}
 	return fmt.Errorf("sending %s to container %.12s: %w", name, c.id, engineError(ctx, err))
 }

@@ -247,6 +247,7 @@ func (c *instance) silent(ctx context.Context, now state, line *line) engine.End
 		end.Duration = took // the engine's clock was stepped, or the end was not seen
 	}
 	end.Foreign, end.Frozen, end.ForeignErr = c.foreign(ctx, now.finished)
+	end.Paused = end.Frozen > 0
 	return end
 }
 
@@ -281,9 +282,12 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 			end.Cause = engine.ByItself
 		}
 	}
-	if r.Share.Gap > 0 && !r.Share.Known {
-		_, frozen, _ := c.foreign(ctx, r.Finished) // without an answer it counts as time that init waited
-		end.Frozen = min(frozen, r.Share.Gap)
+	if r.Share.Gap > 0 {
+		_, frozen, err := c.foreign(ctx, r.Finished)
+		end.Paused = frozen > 0 || err != nil && r.Share.Known
+		if !r.Share.Known { // without an event, init may have waited for a processor
+			end.Frozen = min(frozen, r.Share.Gap)
+		}
 	}
 	return end
 }

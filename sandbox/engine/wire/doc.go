@@ -52,8 +52,8 @@
 //	                             4 bytes each, its text), repeated counter 15 of before the job,
 //	                             what was left in the scratch directory 16 (files, bytes, 8 bytes
 //	                             each, complete, zero, 4 each), repeated path 17 of such a file, ns
-//	                             that threads ran, waited and lacked 18 (8 bytes each; only if the
-//	                             kernel counts them), ns in which nothing ran 19 (only if any)
+//	                             that threads ran, waited and lacked, and could have used 18 (8
+//	                             bytes each; only if the kernel counts them), ns in which nothing ran 19 (only if any)
 //	REFUSED   4                  reason code 1, text 2
 //	WAITING   5  at most 128 KiB repeated counter 1, newline 2
 //	JOB      16  at most 4 MiB   nonce 1, repeated argument 2, repeated NAME=value 3, directory 4,

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,6 +72,33 @@ func TestShare(t *testing.T) {
 		r := runPinned(t, sh("true"))
 		assert.Positive(t, r.Share.Ran, "its last reading is made before it is reaped")
 	})
+}
+
+// TestAvailable: what processors were idle for, nobody took from a program.
+func TestAvailable(t *testing.T) {
+	c := newContainer(t)
+	c.ready()
+	before := idleTime(t)
+	job := sh("exec sleep 2")
+	c.begin(job)
+	r := c.end()
+	idle := idleTime(t) - before
+	all := time.Duration(runtime.NumCPU()) * r.Wall
+	assert.InDelta(t, (all - min(idle, all)).Seconds(), r.Share.Available.Seconds(), 0.5, "%+v, idle %v", r.Share, idle)
+}
+
+// idleTime returns for how long all processors of this machine have been idle or waited for a disk.
+func idleTime(t *testing.T) (idle time.Duration) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/stat")
+	require.NoError(t, err)
+	fields := strings.Fields(strings.SplitN(string(text), "\n", 2)[0])
+	for _, field := range fields[4:6] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		require.NoError(t, err)
+		idle += time.Duration(ticks) * time.Second / 100
+	}
+	return idle
 }
 
 // TestGap: a container that stands still is not one that waits for a processor.

@@ -87,14 +87,17 @@ type Usage struct {
 
 // Share is what the threads of a program got of the processors. All times add up over threads.
 type Share struct {
-	// Known says that the kernel counts how long a thread waits; Ran, Waited and Lacked are 0
-	// otherwise. They lack less than a second of each thread that ended before the program.
+	// Known says that the kernel counts how long a thread waits; Ran, Waited, Lacked and Available
+	// are 0 otherwise. They lack less than a second of each thread that ended before the program.
 	Known bool
 	// Ran is how long they ran, Waited how long they could have run and had no processor.
 	Ran, Waited time.Duration
 	// Lacked is the part of Waited that the program could have used within its limit of
-	// processors, each second by itself: threads that wait for each other lack nothing.
+	// processors, each second by itself: threads that wait for each other, or for one processor
+	// while another one is idle, lack nothing.
 	Lacked time.Duration
+	// Available is what it could have used in all.
+	Available time.Duration
 	// Gap is the time in which not even init ran: the container was frozen. If Known is not set,
 	// init may have waited for a processor instead.
 	Gap time.Duration
@@ -204,9 +207,10 @@ func (r *Report) setRest(tag uint16, value []byte, files, before map[string]stri
 			r.Left.Names = append(r.Left.Names, string(value))
 		}
 	case 18:
-		if ok = len(value) == 24; ok {
+		if ok = len(value) == 32; ok {
 			r.Share.Known = true
-			r.Share.Ran, r.Share.Waited, r.Share.Lacked = nanoseconds(value), nanoseconds(value[8:]), nanoseconds(value[16:])
+			r.Share.Ran, r.Share.Waited = nanoseconds(value), nanoseconds(value[8:])
+			r.Share.Lacked, r.Share.Available = nanoseconds(value[16:]), nanoseconds(value[24:])
 		}
 	case 19:
 		if ok = len(value) == 8; ok {

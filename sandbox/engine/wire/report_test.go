@@ -44,14 +44,14 @@ func TestParseReport(t *testing.T) {
 	p = appendField(p, 11, word(1))
 	p = appendField(p, 12, word(7))
 	p = appendField(p, 13, words(uint64(3*time.Second)))
-	p = appendField(p, 18, words(1, 2, 3))
+	p = appendField(p, 18, words(1, 2, 3, 4))
 	p = appendField(p, 19, words(uint64(time.Second)))
 	r, err := parseReport(appendField(p, 99, []byte("of a later version")))
 	require.NoError(t, err)
 	assert.Equal(t, Report{
 		Kind: NotStarted, Value: 1, Stage: 2, Resource: 7, Wall: 2 * time.Second, Started: time.Unix(5, 0).UTC(), Finished: time.Unix(7, 0).UTC(),
 		Stop: StopDeadline, SoftAfter: 3 * time.Second, Escalated: true, ProcessesLeft: 4, Abandoned: true, Usage: Usage{CPU: 1500 * time.Millisecond, PeakMemory: 2 << 20, Source: "rusage"},
-		Share: Share{Known: true, Ran: 1, Waited: 2, Lacked: 3, Gap: time.Second},
+		Share: Share{Known: true, Ran: 1, Waited: 2, Lacked: 3, Available: 4, Gap: time.Second},
 	}, r)
 	assert.Equal(t, syscall.Errno(1), r.Errno())
 	assert.Equal(t, "rlimit", r.Stage.String())
@@ -148,7 +148,7 @@ func FuzzReport(f *testing.F) {
 			return
 		}
 		if r.Kind < Exited || r.Kind > NotStarted || r.Wall < 0 || r.SoftAfter < 0 || r.Value < 0 || r.ProcessesLeft < 0 || r.Usage.CPU < 0 || r.Usage.PeakMemory < 0 || r.Usage.OOMKills < 0 ||
-			min(r.Share.Ran, r.Share.Waited, r.Share.Lacked, r.Share.Gap, r.Share.Throttled, r.Share.Pressure) < 0 {
+			min(r.Share.Ran, r.Share.Waited, r.Share.Lacked, r.Share.Available, r.Share.Gap, r.Share.Throttled, r.Share.Pressure) < 0 {
 			t.Fatalf("%+v", r)
 		}
 	})
