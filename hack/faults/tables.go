@@ -215,8 +215,8 @@ const (
 	shortGrace = time.Second
 )
 
-// controllerSlack is how long a controller waits for the end of a program after its time limit and its
-// grace; a little more than that.
+// controllerSlack is how long after the time limit and the grace of a program its controller has tried
+// in every way to end it.
 const controllerSlack = 5 * time.Second
 
 // pastTheLimit are the rows in which the controller does not see what happens around the time limit of
