@@ -137,6 +137,8 @@ func tear(name string, half bool) func(context.Context, *cell) (truth, seen, err
 			}
 		}
 		c.look(ctx, &s)
+		// A record that is kept has the file that the crash has damaged.
+		s.Harmed = slices.DeleteFunc(s.Harmed, func(harm string) bool { return strings.HasPrefix(harm, name+": ") })
 		c.end(ctx, &s)
 		return t, s, nil
 	}
