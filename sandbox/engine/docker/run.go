@@ -260,7 +260,7 @@ func (c *instance) isUnanswered(now state, line *line) bool {
 // reported translates the report of init.
 func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine.End {
 	c.mu.Lock()
-	interrupted, stopped, sent, opened := c.interrupted || cut, c.sent["SIGTERM"] > 0, len(c.sent) > 0, c.opened
+	interrupted, stopped, opened := c.interrupted || cut, c.sent["SIGTERM"] > 0, c.opened
 	whole := c.line.whole() && c.stdout.whole() && c.stderr.whole()
 	restarted := c.restarted
 	c.mu.Unlock()
@@ -278,7 +278,7 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 			end.ForeignErr = errForgotten
 		}
 		obeyed := slices.Contains(end.Foreign, "SIGTERM") || slices.Contains(end.Foreign, "SIGUSR1")
-		if !obeyed && !sent && end.ForeignErr == nil {
+		if !obeyed && !c.hasSent() && end.ForeignErr == nil {
 			end.Cause = engine.ByItself
 		}
 	}
@@ -290,6 +290,13 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 		}
 	}
 	return end
+}
+
+// hasSent reports whether evalbox has sent a signal.
+func (c *instance) hasSent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.sent) > 0
 }
 
 // errForgotten means that the engine may not know a signal that it has delivered.
@@ -317,13 +324,13 @@ func isStepped(wall, monotonic time.Duration) bool { return (wall - monotonic).A
 func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []string, frozen time.Duration, err error) {
 	now := time.Now()
 	c.mu.Lock()
-	sent, began, forgotten := maps.Clone(c.sent), c.began, c.opened || c.interrupted
+	began, forgotten := c.began, c.opened || c.interrupted
 	c.mu.Unlock()
 	if finished.IsZero() || dockerhost.IsLocal(c.engine.api.DaemonHost()) {
 		finished = now // the same clock, and an answer can be wrong
 	}
 	var paused time.Time
-	seen := map[string]int{}
+	var all []string
 	filter := filters.NewArgs(filters.Arg("container", c.id), filters.Arg("event", "start"), filters.Arg("event", "kill"),
 		filters.Arg("event", "pause"), filters.Arg("event", "unpause"))
 	err = c.events(ctx, finished, filter, func(message events.Message) error {
@@ -339,10 +346,7 @@ func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []s
 			frozen, paused = frozen+at.Sub(paused), time.Time{}
 		case message.Action == events.ActionUnPause:
 		case message.Action == events.ActionKill:
-			name := signalName(message.Actor.Attributes["signal"])
-			if seen[name]++; seen[name] > sent[name] {
-				signals = append(signals, name)
-			}
+			all = append(all, signalName(message.Actor.Attributes["signal"]))
 		default:
 			return errNonsense
 		}
@@ -351,7 +355,7 @@ func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []s
 	if !paused.IsZero() {
 		frozen += finished.Sub(paused)
 	}
-	signals = slices.Compact(signals)
+	signals = slices.Compact(c.ofOthers(all))
 	stepped := !began.IsZero() && isStepped(now.Round(0).Sub(began.Round(0)), now.Sub(began))
 	switch {
 	case err != nil:
@@ -362,6 +366,22 @@ func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []s
 		return nil, frozen, errForgotten
 	}
 	return signals, max(frozen, 0), nil
+}
+
+// ofOthers leaves out as many signals of each name as evalbox has sent by now: one may have arrived
+// while the engine was asked.
+func (c *instance) ofOthers(all []string) (signals []string) {
+	c.mu.Lock()
+	sent := maps.Clone(c.sent)
+	c.mu.Unlock()
+	for _, name := range all {
+		if sent[name] > 0 {
+			sent[name]--
+			continue
+		}
+		signals = append(signals, name)
+	}
+	return signals
 }
 
 // events passes the engine's events up to a time on to a function.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -88,6 +89,7 @@ func TestMeddling(t *testing.T) {
 	for name, test := range map[string]struct {
 		events string
 		sent   map[string]int
+		during map[string]int
 		away   bool
 		want   []string
 		frozen time.Duration
@@ -97,20 +99,27 @@ func TestMeddling(t *testing.T) {
 		"nobody, as it was away":                {events: start, away: true},
 		"an engine that was restarted":          {events: kill, away: true, unsure: true},
 		"we":                                    {events: start + kill, sent: map[string]int{"SIGKILL": 1}},
+		"we, as the engine is asked":            {events: start + kill, during: map[string]int{"SIGKILL": 1}},
 		"we, after somebody else":               {events: start + kill + kill, sent: map[string]int{"SIGKILL": 1}, want: []string{"SIGKILL"}},
 		"frozen twice":                          {events: start + event("pause", 2, "") + event("unpause", 4, "") + event("pause", 5, "") + event("unpause", 6, ""), frozen: 3 * time.Second},
 		"frozen to the end":                     {events: start + event("pause", 2, ""), frozen: 8 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := fakeDaemon(t, func(w http.ResponseWriter, r *http.Request) {
+			c := newInstance(nil, "c1", wire.Nonce{})
+			c.engine = fakeDaemon(t, func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasSuffix(r.URL.Path, "/info") {
 					_, _ = io.WriteString(w, `{}`)
 					return
 				}
+				c.mu.Lock()
+				maps.Copy(c.sent, test.during)
+				c.mu.Unlock()
 				_, _ = io.WriteString(w, test.events)
 			})
-			c := newInstance(api, "c1", wire.Nonce{})
-			c.sent, c.interrupted = test.sent, test.away
+			c.sent, c.interrupted = maps.Clone(test.sent), test.away
+			if c.sent == nil {
+				c.sent = map[string]int{}
+			}
 			signals, frozen, err := c.foreign(t.Context(), time.Unix(10, 0))
 			require.Equal(t, test.want, signals)
 			require.Equal(t, test.unsure, err != nil, "%v", err)
