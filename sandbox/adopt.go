@@ -148,7 +148,10 @@ func (r *Runner) endUnreadable(ctx context.Context, found record.Record) (err er
 		return claimErr
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := errors.Join(r.removeLeft(ctx, found.ID), stage.Reclaim(r.store, found.ID), r.freeGPUs(ctx, found.ID), r.sweepUIDs(ctx)); err != nil {
+	if err := r.removeAndReclaim(ctx, found.ID); err != nil {
+		return err
+	}
+	if err := errors.Join(r.freeGPUs(ctx, found.ID), r.sweepUIDs(ctx)); err != nil {
 		return err
 	}
 	if err := r.store.Settle(found.ID); err != nil {
@@ -208,7 +211,7 @@ func (r *Runner) settleUnknown(ctx context.Context, found record.Record, noJourn
 		return noJournal // somebody may be about to write it
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := errors.Join(r.removeLeft(ctx, found.ID), stage.Reclaim(r.store, found.ID)); err != nil {
+	if err := r.removeAndReclaim(ctx, found.ID); err != nil {
 		return err
 	}
 	if err := r.store.Discard(found.ID); err != nil {
@@ -221,7 +224,7 @@ func (r *Runner) settleUnknown(ctx context.Context, found record.Record, noJourn
 // container is removed: nothing but its record existed, and a container if that had waited for it.
 func (r *Runner) engineOf(ctx context.Context, note record.Journal) (engine.Info, error) {
 	if note.Container == "" {
-		if err := errors.Join(r.removeLeft(ctx, note.ID), stage.Reclaim(r.store, note.ID)); err != nil {
+		if err := r.removeAndReclaim(ctx, note.ID); err != nil {
 			return engine.Info{}, err
 		}
 		return engine.Info{}, errors.Join(fmt.Errorf("run %s: %w", note.ID, outcome.ErrOwnerDied), r.store.Discard(note.ID))
@@ -409,6 +412,15 @@ func (r *Runner) removeLeft(ctx context.Context, id string) error {
 	return nil
 }
 
+// removeAndReclaim removes what the engine has of a run, and only then what the run has here, such as its
+// hold on ./final: until its container is gone, its program may run.
+func (r *Runner) removeAndReclaim(ctx context.Context, id string) error {
+	if err := r.removeLeft(ctx, id); err != nil {
+		return err
+	}
+	return stage.Reclaim(r.store, id)
+}
+
 // isOf reports whether something on the engine is of a run of this store.
 func (r *Runner) isOf(id string, labels map[string]string) bool {
 	return labels[spec.LabelRun] == id && labels[spec.LabelState] == r.store.Dir()
@@ -426,7 +438,7 @@ func (r *Runner) tidy(ctx context.Context, found record.Record) error {
 	case err != nil:
 		return err
 	}
-	if err := errors.Join(r.removeLeft(ctx, found.ID), stage.Reclaim(r.store, found.ID)); err != nil {
+	if err := r.removeAndReclaim(ctx, found.ID); err != nil {
 		return errors.Join(err, r.disclaim(ctx, found.ID, time.Now())) // somebody else may try
 	}
 	return r.store.Settle(found.ID)

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -193,6 +194,48 @@ func TestDamagedRecords(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestUnreadableKeepsItsHoldUntilItsContainerIsGone: while the container cannot be removed, its program may
+// run, so it keeps ./final, the GPUs and the user ID.
+func TestUnreadableKeepsItsHoldUntilItsContainerIsGone(t *testing.T) {
+	for _, file := range []string{record.SpecFile, record.JournalFile} {
+		t.Run(file, func(t *testing.T) {
+			d := newDamagedRun(t, file, "half")
+			broken := errors.New("the engine does not remove it")
+			d.fake.Do(func(f *enginetest.Fake) {
+				f.Hook = func(call, _ string) error {
+					if call == "Remove" {
+						return broken
+					}
+					return nil
+				}
+			})
+			users := heldUIDs(t, d.Runner)
+			require.NotEmpty(t, users)
+			_, err := d.Adopt(t.Context(), "r1")
+			require.ErrorIs(t, err, broken)
+			require.Contains(t, d.fake.Containers(), "evalbox-r1")
+			_, owed := stage.FilledLast(d.store, d.out)
+			require.True(t, owed, "./final is still that of the program")
+			require.NotContains(t, gpuStates(t, d.Runner), "free")
+			require.Equal(t, users, heldUIDs(t, d.Runner))
+			require.True(t, d.store.IsOpen("r1"))
+
+			d.fake.Do(func(f *enginetest.Fake) { f.Hook = nil })
+			if journal := filepath.Join(d.store.RecordDir("r1"), record.JournalFile); file == record.SpecFile {
+				var note record.Journal
+				require.NoError(t, record.ReadJSON(journal, &note))
+				require.Empty(t, note.Owner, "anybody may try again")
+				note.Owner = recordtest.DeadOwner().String() // the label of the container names this process
+				require.NoError(t, record.WriteJSON(journal, note))
+			}
+			_, err = d.Adopt(t.Context(), "r1")
+			require.ErrorIs(t, err, record.ErrUnreadable)
+			d.requireEnded(t)
+			d.behind.close()
+		})
 	}
 }
 

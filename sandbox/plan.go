@@ -34,7 +34,7 @@ func (r *Runner) Plan(ctx context.Context, req Request) (spec.Spec, error) {
 
 // protected names the files that no program may see and no run may empty.
 func (r *Runner) protected() hostpath.Protected {
-	return hostpath.Protected{StateDir: r.store.Dir(), TempDir: r.store.TempDir(), Output: isOutput, Filled: r.filled}
+	return hostpath.Protected{StateDir: r.store.Dir(), TempDir: r.store.TempDir(), OwnTemp: r.store.IsOwnTemp, Output: isOutput, Filled: r.filled}
 }
 
 // filled reports whether a run has filled a directory as its ./final.

@@ -110,7 +110,7 @@ func (p Protected) resolveSource(field, asked string) (string, error) {
 		return refuse("holds a directory of the kernel or of running services")
 	case fsx.Within(fsx.RealPath(p.StateDir), real):
 		return refuse("is or holds the state directory " + p.StateDir)
-	case fsx.Within(real, fsx.RealPath(p.StateDir)) && !p.isOutput(real) && !p.isTemp(real):
+	case fsx.Within(real, fsx.RealPath(p.StateDir)) && !p.isOutput(real) && !p.isOwnTemp(real):
 		return refuse("lies in the state directory " + p.StateDir + ", which holds the records of other runs")
 	}
 	err = checkContent(field, asked, real)

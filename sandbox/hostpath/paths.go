@@ -31,9 +31,10 @@ type Protected struct {
 	Output func(rel string) bool
 	// Filled reports whether a run has filled a directory as its ./final; nil means that none has.
 	Filled func(dir string) bool
-	// TempDir is the directory in it of temporary files of our own. What is below it may be mounted, and
-	// filled.
+	// TempDir is the directory in it of the temporary files of jobs. A run may only have those of its own
+	// process. OwnTemp reports whether a path is or lies in one of these; nil means that none is.
 	TempDir string
+	OwnTemp func(real string) bool
 }
 
 // Resolve makes the host paths of a request absolute, resolves links, checks the paths, and
@@ -113,6 +114,8 @@ func (p Protected) resolveScript(path string) (string, error) {
 		return path, &spec.PathError{Field: "script", Path: path, Rule: "is not a regular file"}
 	case info.Size() > MaxScript:
 		return path, &spec.PathError{Field: "script", Path: path, Rule: fmt.Sprintf("has %d bytes; at most %d", info.Size(), MaxScript)}
+	case p.isOthersTemp(real):
+		return path, &spec.PathError{Field: "script", Path: path, Rule: "lies in " + p.TempDir + ", which holds the temporary files of other jobs"}
 	}
 	return real, nil
 }
@@ -187,6 +190,9 @@ func (p Protected) checkMountable(field, path, real string) error {
 	if fsx.Within(fsx.RealPath(p.StateDir), real) {
 		return &spec.PathError{Field: field, Path: path, Rule: "is or holds the state directory " + p.StateDir}
 	}
+	if p.isOthersTemp(real) {
+		return &spec.PathError{Field: field, Path: path, Rule: "is or lies in " + p.TempDir + ", which holds the temporary files of other jobs"}
+	}
 	return checkContent(field, path, real)
 }
 
@@ -214,15 +220,18 @@ func (p Protected) checkFinal(path, real string) error {
 	if belongsToSystem(real) {
 		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is a directory of the system"}
 	}
-	if fsx.Within(real, fsx.RealPath(p.StateDir)) && !p.isTemp(real) {
+	if fsx.Within(real, fsx.RealPath(p.StateDir)) && !p.isOwnTemp(real) {
 		return &spec.PathError{Field: "final", Path: path, Rule: "lies in the state directory " + p.StateDir + ", which holds the records of other runs"}
 	}
 	return nil
 }
 
-// isTemp reports whether a path is one of the temporary files in the state directory.
-func (p Protected) isTemp(real string) bool {
-	return p.TempDir != "" && fsx.Within(filepath.Dir(real), fsx.RealPath(p.TempDir))
+func (p Protected) isOwnTemp(real string) bool { return p.OwnTemp != nil && p.OwnTemp(real) }
+
+// isOthersTemp reports whether a path is or lies in the directory of temporary files, and is none of this
+// process.
+func (p Protected) isOthersTemp(real string) bool {
+	return p.TempDir != "" && fsx.Within(real, fsx.RealPath(p.TempDir)) && !p.isOwnTemp(real)
 }
 
 // checkEmptiable refuses existing directories that hold more than results.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -234,6 +235,41 @@ func TestResolveFinal(t *testing.T) {
 	// What an earlier run made may be the next one's input.
 	_, err := Protected{StateDir: h.state}.resolvePaths(spec.Request{Input: h.state + "/runs/x/final"})
 	require.NoError(t, err)
+}
+
+// TestTempOfOthers: the temporary files of another process may be the answers of a grading that runs.
+func TestTempOfOthers(t *testing.T) {
+	h := newHostDirs(t)
+	treetest.Write(t, h.state, map[string]string{"tmp/grading-1/input/a.csv": "", "tmp/grading-2/input/a.csv": ""})
+	own := h.state + "/tmp/grading-1"
+	p := Protected{StateDir: h.state, TempDir: h.state + "/tmp", OwnTemp: func(real string) bool { return fsx.Within(real, own) }}
+	require.NoError(t, os.Symlink(h.state+"/tmp/grading-2", "link"))
+	for _, dir := range []string{own, h.state + "/tmp/grading-2", "link", h.state + "/tmp"} {
+		for field, req := range map[string]spec.Request{
+			"script": {Script: dir + "/input/a.csv"},
+			"input":  {Input: dir + "/input"},
+			"input ": {Input: dir},
+			"final":  {Final: dir + "/input"},
+			"final ": {Final: dir + "/new"},
+			"mount":  {Mounts: []spec.Mount{{Source: dir + "/input", Target: "/work/m"}}},
+			"mount ": {Mounts: []spec.Mount{{Source: dir + "/input/a.csv", Target: "/work/m"}}},
+			"tree":   {Trees: []spec.Tree{{Source: dir + "/input", Target: "/work/t"}}},
+		} {
+			if dir == p.TempDir {
+				treetest.Write(t, dir, map[string]string{"input/a.csv": ""})
+			}
+			req.Command = []string{"true"}
+			_, _, err := Resolve(t.Context(), req, p)
+			if dir == own {
+				require.NoError(t, err, field)
+				continue
+			}
+			var broken *spec.PathError
+			require.ErrorAs(t, err, &broken, "%s %s", field, dir)
+			require.Equal(t, strings.TrimSpace(field), broken.Field)
+			require.Contains(t, broken.Rule, "other", "%s %s", field, dir)
+		}
+	}
 }
 
 func TestResolveReportsEveryPath(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/spec"
@@ -13,6 +15,22 @@ import (
 
 // TempDir returns the directory of temporary files; see [Store.Temp].
 func (s *Store) TempDir() string { return filepath.Join(s.dir, "tmp") }
+
+// ownTemps are the directories that this process has made with [Store.Temp] and not removed.
+var ownTemps sync.Map
+
+// IsOwnTemp reports whether a path with links resolved is or lies in a directory that this process has made
+// with [Store.Temp]. The others are of jobs of other processes, which may hold the answers of a task.
+func (s *Store) IsOwnTemp(real string) bool {
+	tmp := fsx.RealPath(s.TempDir())
+	rel, err := filepath.Rel(tmp, real)
+	if err != nil || !filepath.IsLocal(rel) {
+		return false
+	}
+	name, _, _ := strings.Cut(rel, string(filepath.Separator))
+	_, own := ownTemps.Load(filepath.Join(tmp, name))
+	return own
+}
 
 // Temp makes a directory for the temporary files of a job, such as the copies that its runs mount. Only
 // the owner of the state directory may enter it. remove deletes it with its content.
@@ -33,7 +51,11 @@ func (s *Store) Temp(what string) (dir string, remove func() error, err error) {
 		}
 		lock, err := fsx.LockPath(dir)
 		if _, gone := os.Lstat(dir); gone == nil && err == nil {
-			return dir, func() error { return errors.Join(removeTemp(dir), lock.Close()) }, nil
+			ownTemps.Store(dir, true)
+			return dir, func() error {
+				ownTemps.Delete(dir)
+				return errors.Join(removeTemp(dir), lock.Close())
+			}, nil
 		}
 		// A sweep of another process came before the lock.
 		if lock != nil {
@@ -45,7 +67,7 @@ func (s *Store) Temp(what string) (dir string, remove func() error, err error) {
 	}
 }
 
-// SweepTemp deletes the temporary files of processes that died, unless a run that is not over may still
+// SweepTemp deletes the temporary files of processes that died, unless a run that is not settled may still
 // read them. It tries all of them, and joins the errors.
 func (s *Store) SweepTemp() error {
 	entries, err := os.ReadDir(s.TempDir())
@@ -82,8 +104,9 @@ func (s *Store) sweepTemp(dir string) (err error) {
 	return removeTemp(dir)
 }
 
-// needsTemp reports whether a run that is not over has files below a directory in its container. The script
-// is none of them: the record has a copy.
+// needsTemp reports whether a run that is not settled has files below a directory in its container. A run
+// that has a result may be one: the program of a lost engine may run. The script is none of the files: the
+// record has a copy.
 func (s *Store) needsTemp(dir string) (bool, error) {
 	entries, err := os.ReadDir(s.openDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,9 +118,6 @@ func (s *Store) needsTemp(dir string) (bool, error) {
 	for _, entry := range entries {
 		var plan spec.Spec
 		record := s.RecordDir(entry.Name())
-		if _, err := os.Lstat(filepath.Join(record, ResultFile)); err == nil {
-			continue
-		}
 		if err := ReadJSON(filepath.Join(record, SpecFile), &plan); errors.Is(err, fs.ErrNotExist) {
 			continue // it has no container
 		} else if err != nil {

@@ -44,8 +44,16 @@ func TestTempBelongsToItsProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.NoDirExists(t, dead, "the next job removes it")
 	require.NotEqual(t, dir, other)
+	for path, own := range map[string]bool{
+		dir: true, filepath.Join(other, "a", "b"): true, s.TempDir(): false, deadTemp(t, s, "script-3"): false,
+		filepath.Dir(s.TempDir()): false, filepath.Join(dir, "..", "x"): false, dir + "0": false,
+	} {
+		require.Equal(t, own, s.IsOwnTemp(path), path)
+	}
 	require.NoError(t, removeOther())
 	require.NoError(t, remove())
+	require.False(t, s.IsOwnTemp(dir), "a directory of this name would be of another process")
+	require.NoError(t, s.SweepTemp())
 	left, err := os.ReadDir(s.TempDir())
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -69,11 +77,14 @@ func TestTempStaysForARunThatReadsIt(t *testing.T) {
 			require.DirExists(t, dir)
 			require.NoDirExists(t, unused)
 
-			text, err := result.Result{ID: "r1", Status: result.StatusExited, Fault: result.FaultNone}.Encode()
+			text, err := result.Result{ID: "r1", Status: result.StatusEngineLost, Fault: result.FaultEnvironment}.Encode()
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(at, record.ResultFile), text, 0o600))
 			require.NoError(t, s.SweepTemp())
-			require.NoDirExists(t, dir, "the run is over")
+			require.DirExists(t, dir, "its engine was lost: the program may run")
+			require.NoError(t, s.Settle("r1"))
+			require.NoError(t, s.SweepTemp())
+			require.NoDirExists(t, dir, "nothing of the run is left")
 		})
 	}
 }

@@ -134,8 +134,9 @@ func (g *guard) permits(real string) bool {
 			return true
 		}
 	}
-	// The harnesses copy what they mount to directories below this one.
-	return fsx.Within(real, fsx.RealPath(g.Store().TempDir())) || g.root.broken(real) == ""
+	// The harnesses mount copies, which they make in temporary directories of this process. No document
+	// can name one: its paths lie below the root, or are refused in the state directory.
+	return g.Store().IsOwnTemp(real) || g.root.broken(real) == ""
 }
 
 // add notes a run of this session.

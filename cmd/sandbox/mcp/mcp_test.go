@@ -252,7 +252,10 @@ func TestPaths(t *testing.T) {
 // What is mounted is looked at once more, as it was resolved.
 func TestMountsAreChecked(t *testing.T) {
 	w := begin(t, nil)
-	for source, ok := range map[string]bool{w.root: true, w.root + "/a": true, w.staging + "/1/script.py": true, "/etc": false, w.state + "/runs/other": false, w.root + "x": false} {
+	own, remove, err := w.store.Temp("gate")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, remove()) }()
+	for source, ok := range map[string]bool{own + "/workspace": true, own + "-1/workspace": false, w.store.TempDir(): false, w.root: true, w.root + "/a": true, w.staging + "/1/script.py": true, "/etc": false, w.state + "/runs/other": false, w.root + "x": false} {
 		dir := w.store.RecordDir("r1")
 		require.NoError(t, os.MkdirAll(dir, 0o700))
 		var s spec.Spec
