@@ -288,6 +288,14 @@ func TestControl(t *testing.T) {
 		resp, body := s.do(http.MethodPost, path, form, kind, ours)
 		require.Equal(t, want, resp.StatusCode, "%s: %s", path, body)
 	}
+	dir := s.add("damaged", recordtest.Run{})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, record.SpecFile), nil, 0o600))
+	resp, body = s.do(http.MethodPost, "/runs/damaged/stop", form, kind, ours)
+	require.Equal(t, http.StatusConflict, resp.StatusCode)
+	require.Contains(t, body, "End the run with: sandbox rm damaged", "its program may run")
+	require.NoError(t, s.store.Settle("damaged"))
+	_, body = s.do(http.MethodPost, "/runs/damaged/stop", form, kind, ours)
+	require.Contains(t, body, "The run has ended already.")
 
 	reader := newSite(t, false)
 	reader.add("goes-on", recordtest.Run{Owner: owner.This()})

@@ -105,6 +105,10 @@ func (s *Server) stop(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if each.State == record.Unreadable && s.Store.IsOpen(each.ID) { // nobody reads the request, and its program may run
+		refuse(w, http.StatusConflict, "The record of the run is damaged. End the run with: sandbox rm "+each.ID)
+		return
+	}
 	if each.State == record.Finished || each.State == record.Unreadable {
 		refuse(w, http.StatusConflict, "The run has ended already.")
 		return
