@@ -46,7 +46,7 @@ type Collected struct {
 // GC finishes the runs whose controllers died and whose programs have ended, see
 // [Runner.Adopt]. Then it removes the containers that dead controllers left behind, and the
 // volumes of runs whose files are copied. It gives the ./final directories back that the
-// controllers had granted to their programs, and removes their temporary files. A program that still runs goes on until its time
+// controllers had granted to their programs, and removes their temporary files. A program that still runs may run until its time
 // limit. GC never touches a container whose owner lives, or one without the labels of
 // evalbox. An owner that cannot be seen from here (another machine, another PID namespace)
 // counts as dead after the deadline of the container, which is an hour after the latest end
@@ -54,7 +54,7 @@ type Collected struct {
 //
 // A run whose record is damaged ends without a result: nobody can finish it. Its record stays.
 //
-// GC goes on after a failure and joins the errors.
+// After a failure GC continues, and joins the errors.
 func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
 	var report GCReport
 	var unfinished map[string]error
@@ -284,7 +284,7 @@ func (r *Runner) reclaimLost(containers []engine.Found) error {
 	errs := []error{err}
 	for _, id := range ids {
 		switch state, err := r.store.State(id); {
-		case err != nil, state != record.Lost && state != record.Unreadable, there[id]:
+		case err != nil, !state.Abandoned(), there[id]:
 		case r.store.IsHalfTaken(id):
 			errs = append(errs, r.store.Discard(id))
 		default:
@@ -336,7 +336,7 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 		return err
 	case found.State == record.Running, found.State == record.Finished && !owed:
 		return nil
-	case found.State == record.Lost, found.State == record.Unreadable:
+	case found.State.Abandoned():
 		res, err := r.adopt(ctx, found, runOptions{}, true)
 		if res != nil || errors.Is(err, outcome.ErrOwnerDied) {
 			return nil

@@ -20,7 +20,6 @@ import (
 	"github.com/evalbox/evalbox/sandbox/gpu"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/plan"
-	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -211,7 +210,7 @@ func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holde
 // and removes a container that no run of this store has. Otherwise it says why not.
 func (r *Runner) endOrphan(ctx context.Context, c engine.Found) string {
 	found, err := r.storeOf(c).Load(c.Labels[spec.LabelRun])
-	if err == nil && (found.State == record.Lost || found.State == record.Unreadable) && r.storeOf(c) == r.store {
+	if err == nil && found.State.Abandoned() && r.storeOf(c) == r.store {
 		switch res, err := r.adopt(ctx, found, runOptions{}, true); {
 		case res != nil, errors.Is(err, outcome.ErrOwnerDied):
 			return ""

@@ -168,7 +168,7 @@ func SettleAbandoned(store *record.Store) (runs []string, err error) {
 	errs := []error{err}
 	for _, each := range records {
 		// A run that is still open may be adopted; its end is known then.
-		over := (each.State == record.Lost || each.State == record.Unreadable) && !store.IsOpen(each.ID) || each.Result != nil && each.Result.Recovered
+		over := each.State.Abandoned() && !store.IsOpen(each.ID) || each.Result != nil && each.Result.Recovered
 		if _, err := os.Lstat(filepath.Join(each.Dir, OutcomeFile)); !over || !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -97,6 +97,9 @@ const (
 	Unreadable State = "unreadable"
 )
 
+// Abandoned reports whether there is no result to read, and no owner who could still write one.
+func (s State) Abandoned() bool { return s == Lost || s == Unreadable }
+
 // Record is one run on disk.
 type Record struct {
 	ID, Dir string

@@ -193,7 +193,7 @@ func tidyNote(store *record.Store, file string, busy func(runID string) bool) er
 	if note.Lent != nil && missing && !gone {
 		return nil // its disk may come back
 	}
-	if note.Lent != nil && state != record.Lost && state != record.Unreadable {
+	if note.Lent != nil && !state.Abandoned() {
 		if err := ReclaimFinal(store, note.Path, note.RunID); err != nil {
 			return err
 		}

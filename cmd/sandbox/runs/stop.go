@@ -70,7 +70,7 @@ func stop(ctx context.Context, a *cli.App, s settings.Settings, store *record.St
 			return err
 		}
 	}
-	if state == record.Lost || state == record.Unreadable {
+	if state.Abandoned() {
 		x, err := a.Begin(ctx, s, cli.Hidden)
 		if err != nil {
 			return err
@@ -102,7 +102,8 @@ func NewWait(a *cli.App) *cobra.Command {
 		Use:   "wait [RUN...]",
 		Short: "Wait until runs have ended",
 		Long: `Wait until runs have ended, and print how. Without an argument: the last run.
-The exit code is that of 'sandbox run'; of several runs it is the first that is not 0.
+The exit code is the same as with 'sandbox run'; of several runs it is the first that is
+not 0.
 A run whose own process dies has no result: that is an error, and its hint says how to
 finish the run.
 
