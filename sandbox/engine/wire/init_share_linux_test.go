@@ -62,7 +62,7 @@ func TestShare(t *testing.T) {
 		assert.Greater(t, r.Share.Waited, 2*r.Wall, "%+v", r.Share)
 		assert.LessOrEqual(t, r.Share.Lacked, r.Wall, "four loops can use one processor: %+v", r.Share)
 	})
-	t.Run("may use half a processor", func(t *testing.T) {
+	t.Run("may use a tenth of a processor", func(t *testing.T) {
 		job := limited(sh(spin))
 		job.Processors = 0.1
 		r := runPinned(t, job)
