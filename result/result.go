@@ -139,7 +139,8 @@ type Result struct {
 	// OutputsSkipped are the other entries of ./final, with the reason.
 	OutputsSkipped []SkippedOutput `json:"outputs_skipped"`
 	// OutputsLeftOut is the number of files in ./final that are not in Outputs. It is larger than the
-	// number of OutputsSkipped if an entry of them stands for several files.
+	// number of OutputsSkipped if an entry of them stands for several files. There are at least so many:
+	// files in directories that cannot be read, and beyond the first 1,000,000 entries, are not counted.
 	OutputsLeftOut int `json:"outputs_left_out,omitzero"`
 	// Vanished are the files that the program left in its working directory, which ended with
 	// the container; nil if there were none, or if that is not known.

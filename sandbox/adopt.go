@@ -20,8 +20,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
-// ErrStillRuns means that the program of a run without a controller has not ended. It goes on
-// until its time limit, which the container's init keeps.
+// ErrStillRuns means that the program of a run without a controller has not ended. It may
+// run until its time limit, which the container's init keeps.
 var ErrStillRuns = errors.New("its program still runs")
 
 // Reasons why a run cannot be finished.
@@ -618,7 +618,8 @@ func (b *behind) wait(ctx context.Context) bool {
 	return true
 }
 
-// close ends the work. A run that is being finished is left to the next process.
+// close ends the work. A run that is being finished is left to the next process, unless its outputs are
+// being copied out of a file system of its own: that is waited for, because nobody copies them twice.
 func (b *behind) close() {
 	b.mu.Lock()
 	b.closed = true

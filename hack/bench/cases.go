@@ -110,7 +110,7 @@ var cases = []benchCase{
 		against: sideXargs, rounds: 3},
 	{name: "growth", what: "one run after 10, 100 and 1,000 others in the same state directory, by the same process",
 		own: (*bench).growth, against: sideTen},
-	{name: "fsync", what: "one file of a run that is on the disk before the run goes on", own: (*bench).fsync, against: sideUnsynced},
+	{name: "fsync", what: "one file of a run that is on the disk before the run continues", own: (*bench).fsync, against: sideUnsynced},
 	{name: "waiting", what: "heap and stacks of each run, of 10 and of 1,000 that wait, on an engine in memory", own: (*bench).waitingMemory,
 		unit: "KiB", against: sideTen, rounds: 5},
 	{name: "goroutines", what: "goroutines of each run, of 10 and of 1,000 that wait, on an engine in memory", own: (*bench).waitingGoroutines,

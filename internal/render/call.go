@@ -65,7 +65,7 @@ func Sweep(report sweep.Report) string {
 		text += fmt.Sprintf(", %d not done", n)
 	}
 	if report.Manifest == "" {
-		return text + " · no manifest; the same command goes on from there"
+		return text + " · no manifest; the same command continues from there"
 	}
 	return text + " · " + string(report.Manifest)
 }

@@ -257,7 +257,7 @@ func Halving(r evaluate.HalvingReport) string {
 		shown += " instead of about " + text.Seconds(c.FullGPUSeconds)
 	}
 	if r.Waiting > 0 {
-		shown += " · not complete: the same command goes on from there"
+		shown += " · not complete: the same command continues from there"
 	}
 	return shown
 }
@@ -315,7 +315,7 @@ func (s Sum) Text(results string, debugFailures int64) string {
 	case s.Starved > 0:
 		shown += "; the same command runs those again: give it when the machine has less to do, or with a lower -j"
 	case s.Inconclusive+s.NotStarted > 0:
-		shown += "; the same command goes on from there"
+		shown += "; the same command continues from there"
 	}
 	return shown
 }

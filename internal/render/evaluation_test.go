@@ -153,6 +153,6 @@ func TestHalvingText(t *testing.T) {
 		Halving(evaluate.HalvingReport{Cost: cost}))
 	cost.GPUSeconds, cost.FullGPUSeconds = 40, 152
 	require.Contains(t, Halving(evaluate.HalvingReport{Cost: cost}), " · GPU time 40.0s instead of about 2m32s")
-	require.Equal(t, "halving: resource 5 of 45 spent (89 % saved) · runs took 7.00s · not complete: the same command goes on from there",
+	require.Equal(t, "halving: resource 5 of 45 spent (89 % saved) · runs took 7.00s · not complete: the same command continues from there",
 		Halving(evaluate.HalvingReport{Cost: evaluate.HalvingCost{Spent: 5, Full: 45, Seconds: 7}, Waiting: 2}))
 }

@@ -138,7 +138,7 @@ func HashUntouched(ctx context.Context, root *os.Root, name string, listed fs.Fi
 // maxCounted bounds the entries that are looked at to count files.
 const maxCounted = 1_000_000
 
-// countFiles counts the entries below root that are not directories.
+// countFiles counts the entries below root that are not directories, up to maxCounted entries.
 func countFiles(ctx context.Context, root *os.Root) (files int) {
 	entries := 0
 	more := func() bool { return ctx.Err() == nil && entries < maxCounted }

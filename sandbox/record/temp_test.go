@@ -59,7 +59,7 @@ func TestTempBelongsToItsProcess(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestTempStaysForARunThatReadsIt: the program of a dead controller goes on, and reads what it has mounted.
+// TestTempStaysForARunThatReadsIt: the program of a dead controller still runs, and reads what it has mounted.
 func TestTempStaysForARunThatReadsIt(t *testing.T) {
 	for name, job := range map[string]func(dir string) spec.Job{
 		"input": func(dir string) spec.Job { return spec.Job{Input: filepath.Join(dir, "input")} },

@@ -72,8 +72,8 @@ const together = time.Second
 // While no program runs there is nothing that kill would end: the second signal then
 // ends this process by way of exit, whatever it does and waits for.
 //
-// release stops listening: from then on each signal ends this process, unless it still belongs
-// to the last request.
+// release stops listening: from then on each signal ends this process. Within a second of a request,
+// listening stops only at the end of that second.
 func Interrupts(parent context.Context, runs *Runs, exit func(code int)) (ctx context.Context, kill <-chan struct{}, release func()) {
 	// A reader of our output that went away must not take the container's
 	// owner with it.

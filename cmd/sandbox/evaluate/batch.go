@@ -45,7 +45,7 @@ func NewBatch(a *cli.App) *cobra.Command {
 	var f batchFlags
 	cmd := &cobra.Command{
 		Use:   "batch [flags] SCRIPT.py... --task TASK.yaml\n  sandbox batch [flags] --from LIST.jsonl --task TASK.yaml",
-		Short: "Evaluate many solution scripts, and go on after an interruption",
+		Short: "Evaluate many solution scripts, and continue after an interruption",
 		Long: `Evaluate solution scripts of a task, one after the other or N at once, each in a
 fresh container with a working directory of its own, and end with a leaderboard.
 
@@ -76,9 +76,9 @@ Only script is required; a relative one is relative to the list.
 --json prints one evaluation per line, in the order of the scripts. --json-lines prints
 each when its script has ended, those that the results file has first.
 
-Ctrl-C asks what runs to end, and keeps what it did as not conclusive; twice ends
-it at once. When --budget is used up, what runs is ended in the same way. With
---fail-fast and --max-failures what runs goes on to its end.
+Ctrl-C asks what runs to end, and keeps what it did as not conclusive; a second one, a
+second later or more, ends it at once. When --budget is used up, what runs is ended in
+the same way. With --fail-fast and --max-failures what runs continues to its end.
 
 The exit code is 0 when every script has a conclusive result, good or bad; 1 when
 too many scripts failed; 124 when the budget is used up; 125 when the sandbox

@@ -103,7 +103,7 @@ func TestBatchCountsFailures(t *testing.T) {
 	require.Equal(t, "w · exited 0 · no score · submission not checked: canceled · 1.00s", render.EvaluationEnd(wrong))
 
 	sum := render.BatchSum([]*evaluate.Result{&failed, &ended, new(evaluated("w", nil)), nil})
-	require.Equal(t, "batch of 4: 1 ended well, 1 failed, 1 without a conclusive result, 1 not started · results in r; the same command goes on from there", sum.Text("r", 0))
+	require.Equal(t, "batch of 4: 1 ended well, 1 failed, 1 without a conclusive result, 1 not started · results in r; the same command continues from there", sum.Text("r", 0))
 	rule := evaluated("b", func(e *evaluate.Result) { e.IsError, e.Run.Status = true, result.StatusStoppedByRule })
 	starved := failed
 	starved.Run = &evaluate.RunFacts{Status: result.StatusTimedOut, Fault: result.FaultEnvironment}

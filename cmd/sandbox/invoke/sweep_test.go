@@ -104,7 +104,7 @@ func TestSweepCode(t *testing.T) {
 
 func TestSweepSum(t *testing.T) {
 	report := sweep.Report{Dir: "d", Runs: []sweep.End{{Status: sweep.StatusSucceeded}, {Status: sweep.StatusMissing}}}
-	assert.Equal(t, "sweep of 2: 1 succeeded, 0 failed, 1 not done · no manifest; the same command goes on from there", render.Sweep(report))
+	assert.Equal(t, "sweep of 2: 1 succeeded, 0 failed, 1 not done · no manifest; the same command continues from there", render.Sweep(report))
 	report.Manifest, report.Runs = "d/m", report.Runs[:1]
 	assert.Equal(t, "sweep of 1: 1 succeeded, 0 failed · d/m", render.Sweep(report))
 }

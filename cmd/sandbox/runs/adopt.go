@@ -22,7 +22,7 @@ func NewAdopt(a *cli.App) *cobra.Command {
 		Use:   "adopt RUN | --all",
 		Short: "Finish a run whose own process died",
 		Long: `Finish a run whose process died or was killed. The program does not notice that: it
-goes on until its end or its time limit, and the engine keeps its output. This command
+runs until its end or its time limit, and the engine keeps its output. This command
 waits for the end, shows the output from its beginning, collects the outputs and writes
 the result, as 'sandbox run' would have done. The result says that it was recovered.
 
@@ -33,11 +33,14 @@ started has a result that says so, and ./final is as it was before.
 A run whose record is damaged has no result: what the engine has of it is removed, ./final is
 handed back with the files in it, and the record stays.
 
+A run with the status engine_lost can be adopted again once its engine is back: it gets
+another result if the engine knows the end of its program by now.
+
 With --all: every such run of the state directory, without the output of the programs.
 'sandbox gc' finishes those whose programs have ended, and leaves the others alone.
 
-The exit code is that of 'sandbox run'; with --all it is 0 if every run was finished, or has no
-result for ever.
+The exit code is the same as with 'sandbox run'; with --all it is 0 if every run was
+finished, or will never have a result.
 
 ` + handleHelp,
 		Example: "  sandbox adopt 20260102t150405-1a2b3c4d5e\n  sandbox adopt --all",

@@ -132,7 +132,7 @@ func NewGC(a *cli.App) *cobra.Command {
 		Short: "Finish runs whose own process died, and remove what is left",
 		Long: `Finish the runs whose own process died and whose programs have ended, as 'sandbox
 adopt' does. Then remove the containers and temporary files that such runs, or interrupted
-image scans, left behind. A program that still runs goes on until its time limit. The
+image scans, left behind. A program that still runs may run until its time limit. The
 container of a live process is never touched, nor anything that evalbox did not create;
 'sandbox ps' lists them.
 A run whose record is damaged is ended, because nobody can finish it; the record stays.

@@ -202,8 +202,8 @@ func (x *run) gate(ctx context.Context, p *pass, g evidence.Gate) error {
 	return cmp.Or(errors.Join(err, x.discard(req.ID)), context.Cause(ctx))
 }
 
-// work is the work of the gate directory. One run of it goes on at a time; if a kill left one behind, the
-// next run ends it.
+// work is the work of the gate directory. One run of it is in progress at a time; if a kill left one behind,
+// the next run ends it.
 func (x *run) work() sandbox.Work {
 	dir, _ := filepath.Abs(x.root.Name()) // fails only without a current directory
 	return sandbox.Work{Key: "gate " + dir}
