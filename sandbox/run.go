@@ -213,9 +213,9 @@ type run struct {
 
 	// stopWatch ends the monitoring of the program's disk.
 	stopWatch context.CancelFunc
-	// unreached says that the engine could not be reached with the last request to end the run. It is
+	// unreachable says that the engine could not be reached with the last request to end the run. It is
 	// false if the engine did not answer.
-	unreached atomic.Bool
+	unreachable atomic.Bool
 	// stops receives the first request to end the run.
 	stops chan outcome.StopReason
 

@@ -55,7 +55,7 @@ func (a *run) supervise(ctx context.Context) {
 	for tries := 0; ; {
 		select {
 		case end := <-ends:
-			a.evidence.End, a.evidence.Lost = end.End, a.whereGone(ctx, end.err)
+			a.evidence.End, a.evidence.Lost = end.End, a.classifyLoss(ctx, end.err)
 			return
 		case reason := <-a.stops:
 			if reason == outcome.StopByRule {
@@ -87,7 +87,7 @@ func (a *run) supervise(ctx context.Context) {
 				ask(engine.Kill, killRepeat)
 				continue
 			}
-			if tries > 2 && !a.unreached.Load() {
+			if tries > 2 && !a.unreachable.Load() {
 				// A stuck stream can block the kill itself.
 				a.container.Disconnect()
 			}
@@ -96,8 +96,9 @@ func (a *run) supervise(ctx context.Context) {
 	}
 }
 
-// whereGone distinguishes a container that is gone from one that another engine does not have.
-func (a *run) whereGone(ctx context.Context, err error) error {
+// classifyLoss distinguishes a container that was removed from a container that another engine, which
+// answers now, never had.
+func (a *run) classifyLoss(ctx context.Context, err error) error {
 	if !errors.Is(err, engine.ErrNoContainer) {
 		return err
 	}
@@ -174,7 +175,7 @@ func (a *run) signal(ctx context.Context, how engine.Signal) {
 	go func() {
 		defer cancel()
 		err := container.Signal(ctx, how)
-		a.unreached.Store(errors.Is(err, engine.ErrUnavailable) && ctx.Err() == nil)
+		a.unreachable.Store(errors.Is(err, engine.ErrUnavailable) && ctx.Err() == nil)
 		if err != nil {
 			log.Debug("the request to end was not delivered", logError, err)
 		}

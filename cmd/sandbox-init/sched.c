@@ -20,7 +20,7 @@ static u32 processes[MOST_LOOKS], process_count, looks, round = 2;
 static long proc = -1, tasks = -1, own = -1, stat = -1;
 static u64 ran, waited; /* since the last tick */
 static u64 last_tick, last_idle, own_waited, own_faults;
-static struct job *its_job;
+static struct job *running_job;
 struct sched sched = {.tick = FOREVER};
 
 /* put_number writes a number and a NUL, and returns the place of the NUL. */
@@ -38,7 +38,7 @@ static char *put_number(char *to, u32 n)
 }
 
 /* read_schedstat reads the first two numbers of a file. */
-static bool_t read_schedstat(long fd, u64 *its_run, u64 *its_wait)
+static bool_t read_schedstat(long fd, u64 *run_time, u64 *wait_time)
 {
 	u64 numbers[2] = {0, 0}, at = 0;
 	char text[64];
@@ -50,15 +50,15 @@ static bool_t read_schedstat(long fd, u64 *its_run, u64 *its_wait)
 		else
 			numbers[at] = numbers[at] * 10 + (u64)(text[i] - '0');
 	}
-	*its_run = numbers[0];
-	*its_wait = numbers[1];
+	*run_time = numbers[0];
+	*wait_time = numbers[1];
 	return n > 0;
 }
 
 static void look_at_thread(u32 id)
 {
 	char path[32];
-	u64 its_run, its_wait;
+	u64 run_time, wait_time;
 	long fd;
 	u32 slot = id % SLOTS;
 
@@ -67,15 +67,15 @@ static void look_at_thread(u32 id)
 	memcpy(put_number(path, id), "/schedstat", sizeof "/schedstat");
 	if ((fd = sys4(openat, tasks, path, O_RDONLY | O_CLOEXEC, 0)) < 0)
 		return;
-	if (read_schedstat(fd, &its_run, &its_wait)) {
+	if (read_schedstat(fd, &run_time, &wait_time)) {
 		/* A smaller number means that a new thread has an old ID. */
-		bool_t known = threads[slot].id == id && threads[slot].ran <= its_run && threads[slot].waited <= its_wait;
-		ran += its_run - (known ? threads[slot].ran : 0);
-		waited += its_wait - (known ? threads[slot].waited : 0);
+		bool_t known = threads[slot].id == id && threads[slot].ran <= run_time && threads[slot].waited <= wait_time;
+		ran += run_time - (known ? threads[slot].ran : 0);
+		waited += wait_time - (known ? threads[slot].waited : 0);
 		threads[slot].id = id;
 		threads[slot].round = round;
-		threads[slot].ran = its_run;
-		threads[slot].waited = its_wait;
+		threads[slot].ran = run_time;
+		threads[slot].waited = wait_time;
 	}
 	sys1(close, fd);
 }
@@ -106,9 +106,9 @@ static void look_at_all(void)
 /* own_delay returns for how long init has waited for a processor since the last call. */
 static u64 own_delay(void)
 {
-	u64 before = own_waited, its_run;
+	u64 before = own_waited, run_time;
 
-	if (!read_schedstat(own, &its_run, &own_waited))
+	if (!read_schedstat(own, &run_time, &own_waited))
 		return 0;
 	return own_waited - before;
 }
@@ -180,12 +180,12 @@ static u64 idle_time(void)
 /* available returns the processor time that the container could have used in a time, in ns. */
 static u64 available(u64 time)
 {
-	u64 count = count_processors(), before = last_idle, all = time * count, most = time / 1000 * its_job->processors, idle;
+	u64 count = count_processors(), before = last_idle, all = time * count, most = time / 1000 * running_job->processors, idle;
 
 	last_idle = idle_time();
 	idle = last_idle > before ? last_idle - before : 0;
 	all = all > idle ? all - idle : 0;
-	return its_job->processors && most < all ? most : all;
+	return running_job->processors && most < all ? most : all;
 }
 
 /* sched_open opens what is read later, before the program exists. */
@@ -199,12 +199,12 @@ void sched_open(void)
 /* sched_begin begins to count: what threads have run and waited before is not the program's. */
 void sched_begin(struct job *job)
 {
-	u64 its_run = 0, its_wait;
+	u64 run_time = 0, wait_time;
 
-	its_job = job;
+	running_job = job;
 	look_at_all();
 	/* A kernel that does not count answers with zeros. */
-	sched.known = proc >= 0 && read_schedstat(own, &its_run, &its_wait) && its_run;
+	sched.known = proc >= 0 && read_schedstat(own, &run_time, &wait_time) && run_time;
 	own_delay();
 	new_faults();
 	count_processors();

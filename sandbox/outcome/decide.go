@@ -23,8 +23,7 @@ var (
 	ErrKilled = errors.New("somebody else killed the container before the program had ended")
 	// ErrRemoved reports a container that somebody else removed.
 	ErrRemoved = fmt.Errorf("somebody else removed the container before the program had ended: %w", engine.ErrNoContainer)
-	// ErrOtherEngine reports an engine that was replaced by another one, which does not have the
-	// container.
+	// ErrOtherEngine means that another engine answers at the address of the engine of the container.
 	ErrOtherEngine = fmt.Errorf("%w: another engine answers in its place, and the program may still run", engine.ErrUnavailable)
 	// ErrInitKilled reports a container whose init something on the engine's machine killed.
 	ErrInitKilled = errors.New("something on the engine's machine killed the container before the program had ended")
