@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/atend"
-	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -494,11 +493,18 @@ func TestWorkWithAnotherRequest(t *testing.T) {
 				req := command()
 				req.Script, req.Final = filepath.Join(t.TempDir(), "train.py"), filepath.Join(t.TempDir(), "out")
 				require.NoError(t, os.WriteFile(req.Script, []byte("print(1)"), 0o600))
-				dead := filepath.Join(fsx.RealPath(filepath.Dir(state)), "state", "tmp", "grading-1") // of the process that dies
-				require.NoError(t, os.MkdirAll(filepath.Join(dead, "input"), 0o755))
-				require.NoError(t, os.MkdirAll(filepath.Join(dead, "program"), 0o755))
+				dead, remove, err := store.Temp("grading") // of the process that dies
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, remove()) })
+				fill := func() {
+					require.NoError(t, os.MkdirAll(filepath.Join(dead, "input"), 0o755))
+					require.NoError(t, os.MkdirAll(filepath.Join(dead, "program"), 0o755))
+				}
+				fill()
 				req.Input, req.Mounts = filepath.Join(dead, "input"), []Mount{{Source: filepath.Join(dead, "program"), Target: "/work/program"}}
 				r := dieAtWork(t, fake, step, req, Work{Key: "job 1", Version: "1"}, WithStateDir(state))
+				require.NoError(t, os.RemoveAll(dead))
+				fill() // without the lock of the process
 				if step == "accepted" && name == "version" {
 					_, err = r.GC(t.Context(), GCOptions{})
 					require.NoError(t, err)
