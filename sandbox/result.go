@@ -81,7 +81,11 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 		a.warn.add("%s", warning)
 	}
 	if first := left.Lost; first != nil {
-		a.warn.add("the outputs lack at least %s of ./final, such as %q: %s", text.Count(left.LeftOut, "file"), text.Short(first.Path, 200), first.Reason)
+		count := text.Count(left.LeftOut, "file")
+		if left.LeftOutCut {
+			count = "at least " + count
+		}
+		a.warn.add("the outputs lack %s of ./final, such as %q: %s", count, text.Short(first.Path, 200), first.Reason)
 	}
 	if v := vanished(end.Left); v != nil {
 		res.Vanished = v

@@ -26,7 +26,9 @@ func Outputs(ctx context.Context, root *os.Root, limits Limits, modes map[fsx.ID
 	slices.SortFunc(w.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	outputs, hashErr := w.hashAll(ctx, modes)
 	if w.partly {
-		w.skipped.AtLeast(countFiles(ctx, root) - len(outputs))
+		files, cut := countFiles(ctx, root)
+		w.skipped.AtLeast(files - len(outputs))
+		w.skipped.cut = w.skipped.cut || cut
 	}
 	return outputs, w.skipped, errors.Join(walkErr, hashErr)
 }

@@ -71,6 +71,8 @@ type SkipList struct {
 	// files is the number of entries that are no directories, and least a number of files that were
 	// left out, whatever the list names.
 	files, least int
+	// cut says that there may be more.
+	cut bool
 	// lost is the first file that might have been collected; nil for none.
 	lost *result.SkippedOutput
 }
@@ -102,6 +104,7 @@ func (s *SkipList) Merge(other SkipList) {
 	}
 	s.more += other.more
 	s.AtLeast(other.Count())
+	s.cut = s.cut || other.cut
 }
 
 // AtLeast says that so many files were left out: an entry may stand for all that come after it, or
@@ -116,6 +119,9 @@ func (s *SkipList) Count() int {
 	}
 	return len(s.list)
 }
+
+// Cut reports whether more files than [SkipList.Count] may have been left out: not all were counted.
+func (s *SkipList) Cut() bool { return s.cut }
 
 // Lost returns the first entry that was left out although its kind is collected; nil if there is none.
 func (s *SkipList) Lost() *result.SkippedOutput { return s.lost }

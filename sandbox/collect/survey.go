@@ -138,18 +138,18 @@ func HashUntouched(ctx context.Context, root *os.Root, name string, listed fs.Fi
 // maxCounted bounds the entries that are looked at to count files.
 const maxCounted = 1_000_000
 
-// countFiles counts the entries below root that are not directories, up to maxCounted entries.
-func countFiles(ctx context.Context, root *os.Root) (files int) {
+// countFiles counts the entries below root that are not directories, up to maxCounted entries. cut says
+// that it has not seen all.
+func countFiles(ctx context.Context, root *os.Root) (files int, cut bool) {
 	entries := 0
 	more := func() bool { return ctx.Err() == nil && entries < maxCounted }
-	// What cannot be read cannot be counted.
-	_ = fsx.Visit(root, more, func(v fsx.Visited) error {
+	err := fsx.Visit(root, more, func(v fsx.Visited) error {
 		if entries++; v.Stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 			files++
 		}
 		return nil
 	})
-	return files
+	return files, err != nil || !more() // what cannot be read cannot be counted
 }
 
 // Usage adds up the disk space below root. The program may still be writing; an entry that

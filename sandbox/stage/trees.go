@@ -210,8 +210,10 @@ func (s *Stage) copyTree(ctx context.Context, i int, t *workingCopy, to tree.Sin
 type Left struct {
 	Outputs []result.Output
 	Skipped []result.SkippedOutput
-	// LeftOut is the number of files in ./final that are not in Outputs.
-	LeftOut int
+	// LeftOut is the number of files in ./final that are not in Outputs. With LeftOutCut, there may be
+	// more.
+	LeftOut    int
+	LeftOutCut bool
 	// Lost is the first of them that might have been collected; nil for none.
 	Lost  *result.SkippedOutput
 	Trees []result.Tree
@@ -258,7 +260,7 @@ func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left 
 		}
 		var skipped collect.SkipList
 		left.Outputs, skipped = s.files.outputs(ctx, limited)
-		left.Skipped, left.LeftOut = skipped.Sorted(), skipped.Count()
+		left.Skipped, left.LeftOut, left.LeftOutCut = skipped.Sorted(), skipped.Count(), skipped.Cut()
 		if first := skipped.Lost(); first != nil && first.Reason != podGone { // another warning says that all are gone
 			left.Lost = first
 		}
