@@ -145,7 +145,10 @@ func (c *container) run(p *Program) {
 	go func() {
 		result := 1 // if the program ends its goroutine
 		defer func() { code <- result }()
-		if run := c.fake.Program; run != nil {
+		c.fake.mu.Lock()
+		run := c.fake.Program
+		c.fake.mu.Unlock()
+		if run != nil {
 			result = run(p)
 		} else {
 			result = 0
