@@ -9,10 +9,11 @@ import (
 )
 
 // A program is busy if it lacked busyShare of its time, and starved if it lacked starvedShare of its
-// time and got less than half of what it could have used.
+// time and got less than half of what it could have used: a program that starts slowly and then sleeps
+// is not starved.
 const (
 	busyShare    = 0.05
-	starvedShare = 0.25
+	starvedShare = 0.5
 )
 
 // Contend judges what a program lacked of the processors; nil if that is not known. cpus is its CPU

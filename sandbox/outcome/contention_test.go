@@ -31,6 +31,7 @@ func TestContend(t *testing.T) {
 		"lacks much and gets more":         {known(30*second, 20*second, 10*second), 0, result.Busy},
 		"short processes wait":             {wire.Share{Known: true, Ran: second / 10, Pressure: 19 * second, Available: 40 * second}, second, result.Starved},
 		"... for each other":               {wire.Share{Known: true, Ran: second / 10, Pressure: 19 * second, Available: 20 * second}, 20 * second, result.Quiet},
+		"starts slowly, then sleeps":       {known(second/10, 6*second, 6*second), 0, result.Busy},
 		"pressure":                         {wire.Share{Pressure: 19 * second}, second, result.Starved},
 		"pressure of its own threads":      {wire.Share{Pressure: 20 * second}, 40 * second, result.Quiet},
 		"pressure of a program that waits": {wire.Share{Pressure: 20 * time.Millisecond}, 10 * time.Millisecond, result.Quiet},
