@@ -46,8 +46,8 @@ func TestEngineCopyGivesTheSameResult(t *testing.T) {
 	for name, test := range map[string]struct {
 		program string
 		change  func(r *sandbox.Request)
-		// outputs and skipped are how many there must be.
-		outputs, skipped int
+		// outputs, skipped and warnings are how many there must be.
+		outputs, skipped, warnings int
 	}{
 		"score and outputs": {program: `
 import os
@@ -82,12 +82,12 @@ import os
 os.chdir("final")
 for i in range(60):
     open("f", "w").write(str(i)); os.mkdir("d"); os.chdir("d")
-`, outputs: 33, skipped: 1},
+`, outputs: 33, skipped: 1, warnings: 1},
 		"larger than the limits": {program: `
 open("final/huge", "w").truncate(15 << 30)
 open("final/large", "w").truncate(3 << 20)
 open("final/a", "w").write("a"); open("final/z", "w").write("z")
-`, change: func(r *sandbox.Request) { r.Limits.OutputFile = 2 * policy.MiB }, outputs: 2, skipped: 2},
+`, change: func(r *sandbox.Request) { r.Limits.OutputFile = 2 * policy.MiB }, outputs: 2, skipped: 2, warnings: 1},
 		"nothing":     {program: "pass"},
 		"crash":       {program: "open('final/partial', 'w').write('p'); 1 / 0", outputs: 1},
 		"no stdin":    {program: "import sys; print(repr(sys.stdin.read()))"},
@@ -116,7 +116,8 @@ open("final/a", "w").write("a"); open("final/z", "w").write("z")
 			require.Equal(t, bind.OutputsSkipped, copied.OutputsSkipped)
 			require.Len(t, copied.Outputs, test.outputs)
 			require.Len(t, copied.OutputsSkipped, test.skipped)
-			require.Empty(t, copied.Warnings)
+			require.Equal(t, bind.OutputsLeftOut, copied.OutputsLeftOut)
+			require.Len(t, copied.Warnings, test.warnings, "%q", copied.Warnings)
 			copied.Enforced.Transfer = bind.Enforced.Transfer
 			copied.Enforced.User = bind.Enforced.User // each run has a user of its own
 			require.Equal(t, bind.Enforced, copied.Enforced)

@@ -55,7 +55,7 @@ func (e *adapter) Identity(ctx context.Context) string {
 // the same configuration directory have one ID, and containers of their own.
 func engineInfo(said system.Info, api string, local bool) engine.Info {
 	return engine.Info{
-		Name: "Docker", Version: said.ServerVersion, APIVersion: api, ID: said.ID + " " + said.DockerRootDir,
+		Name: "Docker", Version: said.ServerVersion, APIVersion: api, ID: said.ID + "@" + said.DockerRootDir,
 		OS: said.OperatingSystem, Kernel: said.KernelVersion, Architecture: said.Architecture,
 		LSM:           lsm(said),
 		StorageDriver: said.Driver, RootDir: said.DockerRootDir, CgroupDriver: said.CgroupDriver,

@@ -17,7 +17,7 @@ import (
 // goodInfo describes an engine with everything that a run needs.
 func goodInfo() system.Info {
 	return system.Info{
-		ID: "the-id", ServerVersion: "28.5.2", OperatingSystem: "Debian", KernelVersion: "6.1", Architecture: "x86_64",
+		ID: "the-id@/var/lib/docker", ServerVersion: "28.5.2", OperatingSystem: "Debian", KernelVersion: "6.1", Architecture: "x86_64",
 		Driver: "overlay2", DockerRootDir: "/var/lib/docker", CgroupDriver: "systemd", CgroupVersion: "2",
 		MemoryLimit: true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true, NCPU: 8, MemTotal: 16 << 30,
 		DefaultRuntime: "runc",
@@ -32,7 +32,7 @@ func goodInfo() system.Info {
 
 func TestEngineInfo(t *testing.T) {
 	require.Equal(t, engine.Info{
-		Name: "Docker", Version: "28.5.2", APIVersion: OldestAPI, ID: "the-id", OS: "Debian", Kernel: "6.1", Architecture: "x86_64",
+		Name: "Docker", Version: "28.5.2", APIVersion: OldestAPI, ID: "the-id@/var/lib/docker", OS: "Debian", Kernel: "6.1", Architecture: "x86_64",
 		LSM: "apparmor", StorageDriver: "overlay2", RootDir: "/var/lib/docker", CgroupDriver: "systemd", Local: true, Seccomp: true,
 		MemoryLimit: true, SwapLimit: true, CPUQuota: true, PIDsLimit: true, Containerd: "c1", Runc: "r1",
 		Warnings: []string{"WARNING: something"},
