@@ -17,7 +17,7 @@ import (
 // goodInfo describes an engine with everything that a run needs.
 func goodInfo() system.Info {
 	return system.Info{
-		ID: "the-id@/var/lib/docker", ServerVersion: "28.5.2", OperatingSystem: "Debian", KernelVersion: "6.1", Architecture: "x86_64",
+		ID: "the-id", ServerVersion: "28.5.2", OperatingSystem: "Debian", KernelVersion: "6.1", Architecture: "x86_64",
 		Driver: "overlay2", DockerRootDir: "/var/lib/docker", CgroupDriver: "systemd", CgroupVersion: "2",
 		MemoryLimit: true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true, NCPU: 8, MemTotal: 16 << 30,
 		DefaultRuntime: "runc",
