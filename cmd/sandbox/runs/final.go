@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/text"
+	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/stage"
 )
@@ -71,13 +73,25 @@ func isGone(err error) bool {
 // replacedError says that the outputs of a run were replaced.
 func replacedError(store *record.Store, each record.Record, by, path, dest string) error {
 	err := fmt.Errorf("run %s: its outputs in %s were replaced by run %s", each.ID, text.Quote(each.Spec.Job.Final, 200), by)
-	if _, getErr := store.Get(by); getErr != nil {
+	next, getErr := store.Get(by)
+	if getErr != nil {
 		return cli.WithHint(err, "a run without --final keeps its outputs in its record")
 	}
 	if path == "." {
 		path = ""
 	}
+	if path != "" && !hasOutput(next, path) {
+		return cli.WithHint(err, fmt.Sprintf("that run has no %s; see its outputs with: sandbox show %s", text.Quote(path, 200), by))
+	}
 	return cli.WithHint(err, fmt.Sprintf("copy the outputs of that run with: sandbox cp %s:%s %s", by, path, dest))
+}
+
+// hasOutput reports whether a path was an output of a run, or has outputs below it.
+func hasOutput(each record.Record, path string) bool {
+	return each.Result != nil && slices.ContainsFunc(each.Result.Outputs, func(out result.Output) bool {
+		name := nameOf(out)
+		return path == "." || name == path || strings.HasPrefix(name, path+"/")
+	})
 }
 
 // notThere is an error for a path that ./final does not have, or not yet.
@@ -86,13 +100,9 @@ func notThere(each record.Record, dir, path string, err error) error {
 		err = fmt.Errorf("run %s: %q in ./final: %w", each.ID, path, fsx.Cause(err))
 		return cli.WithHint(err, "the run has not finished: wait for it with: sandbox wait "+each.ID)
 	}
-	if each.Result != nil && isGone(err) {
-		for _, out := range each.Result.Outputs {
-			if name := nameOf(out); path == "." || name == path || strings.HasPrefix(name, path+"/") {
-				err = fmt.Errorf("run %s: %q is not in %s any more: it was deleted or moved after the run", each.ID, path, text.Quote(dir, 200))
-				return cli.WithHint(err, "put it back there, or run the program again")
-			}
-		}
+	if isGone(err) && hasOutput(each, path) {
+		err = fmt.Errorf("run %s: %q is not in %s any more: it was deleted or moved after the run", each.ID, path, text.Quote(dir, 200))
+		return cli.WithHint(err, "put it back there, or run the program again")
 	}
 	err = fmt.Errorf("run %s: %q in ./final: %w", each.ID, path, fsx.Cause(err))
 	return cli.WithHint(err, "see the outputs with: sandbox show "+each.ID)

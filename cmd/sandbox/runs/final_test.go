@@ -49,6 +49,8 @@ func TestOutputsAsTheyAreNow(t *testing.T) {
 	replaced := replacedError(r.Store(), first, "r2", ".", "there")
 	require.EqualError(t, replaced, `run r1: its outputs in "`+final+`" were replaced by run r2`)
 	require.Equal(t, []string{"copy the outputs of that run with: sandbox cp r2: there"}, (&cli.App{}).Hints(replaced))
+	elsewhere := replacedError(r.Store(), first, "r2", "never", "there")
+	require.Equal(t, []string{`that run has no "never"; see its outputs with: sandbox show r2`}, (&cli.App{}).Hints(elsewhere))
 
 	require.NoError(t, os.Remove(filepath.Join(final, "a")))
 	require.NoError(t, os.WriteFile(filepath.Join(final, "b"), []byte("longer"), 0o600))
