@@ -14,6 +14,8 @@ import (
 const (
 	busyShare    = 0.05
 	starvedShare = 0.5
+	// leastLacked is what nobody notices: every start waits for a moment.
+	leastLacked = time.Second / 10
 )
 
 // Contend judges what a program lacked of the processors; nil if that is not known. cpus is its CPU
@@ -41,7 +43,7 @@ func Contend(end engine.End, cpus float64) *result.Contention {
 	}
 	wall := end.Duration.Seconds()
 	switch lacked := share.Lacked.Seconds(); {
-	case wall <= 0:
+	case wall <= 0, share.Lacked < leastLacked:
 	case lacked >= starvedShare*wall && share.Lacked > share.Ran:
 		c.Verdict = result.Starved
 	case lacked >= busyShare*wall:

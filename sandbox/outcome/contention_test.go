@@ -46,6 +46,8 @@ func TestContend(t *testing.T) {
 			require.InDelta(t, waited.Seconds(), got.WaitedSeconds, 0.001)
 		})
 	}
+	short := Contend(engine.End{Reported: true, Duration: second / 10, Share: known(second/100, second/20, second/20)}, 2)
+	require.Equal(t, result.Quiet, short.Verdict, "a moment is not noticed")
 	require.Nil(t, Contend(engine.End{Reported: true, Duration: second}, 2), "a kernel that does not count")
 	require.Nil(t, Contend(engine.End{Share: known(1, 2, 3)}, 2), "no report")
 }
