@@ -25,7 +25,7 @@ const (
 	operatorKill
 	// aNeighbor sent the container a signal on the engine's machine, past the engine.
 	aNeighbor
-	// aPauser stopped the time of the program, but not that of its time limit.
+	// aPauser stopped the program, but not the clock of its time limit.
 	aPauser
 	// theCrowd took the processors of the program.
 	theCrowd
@@ -78,7 +78,7 @@ type seen struct {
 	ExitCode int
 	// Left lists what should not be there any more; Harmed what others would miss.
 	Left, Harmed []string
-	// Contention is that of the result.
+	// Contention is the verdict in the result.
 	Contention string
 	// Stuck lists the commands that fail again and again. Wrong lists what else was said and did not
 	// happen.

@@ -101,7 +101,7 @@ func idleTime(t *testing.T) (idle time.Duration) {
 	return idle
 }
 
-// TestGap: a container that stands still is not one that waits for a processor.
+// TestGap: a container that stands still does not wait for a processor.
 func TestGap(t *testing.T) {
 	c := newContainer(t)
 	out, to := io.Pipe()
