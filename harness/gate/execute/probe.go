@@ -24,12 +24,12 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// probeScript prints one line for each tool that it finds: its name, a tab and its version. The
-// container has the image and the mounted tools, and nothing of the workspace. All tools run at
-// once, because Python is slow.
+// probeScript prints one line for each tool that it finds: its name, a tab and its version, which is
+// empty if the tool does not answer in time. The container has the image and the mounted tools, and
+// nothing of the workspace. All tools run at once, because Python is slow.
 const probeScript = `say() {
   command -v "$1" >/dev/null 2>&1 || return 0
-  printf '%s\t%s\n' "$1" "$(timeout 10 "$@" 2>&1 </dev/null | head -n 1 | cut -c 1-200)"
+  printf '%s\t%s\n' "$1" "$(timeout 30 "$@" 2>&1 </dev/null | head -n 1 | cut -c 1-200)"
 }
 PATH=$1$PATH
 export PATH
@@ -59,7 +59,7 @@ var (
 )
 
 const (
-	probeTimeout = 30 * time.Second
+	probeTimeout = 60 * time.Second
 	maxProbeText = 64 * policy.KiB
 	maxVersion   = 200
 	maxPath      = 4096
@@ -138,25 +138,28 @@ func (x *run) probe(ctx context.Context, bins []string) (map[string]string, erro
 	}
 	known := filepath.Join(x.box.Store().Dir(), "versions", fmt.Sprintf("%x", sha256.Sum256(key)))
 	if text, err := fsx.Read(known, int64(maxProbeText)); err == nil && x.m.Toolchain.ImageID != "" {
-		return parseProbe(string(text)), nil
+		found, _ := parseProbe(string(text))
+		return found, nil
 	}
 	res, err := x.box.Run(ctx, req, x.o.Hooks, x.work())
 	if err := cmp.Or(x.discard(req.ID), x.refused(err, 0), context.Cause(ctx)); err != nil {
 		return nil, err
 	}
-	// An image without a shell reports no versions; the judge misses the pinned ones.
-	if res.Status == result.StatusExited && res.ExitCode == 0 && !res.StdoutTruncated {
+	found, complete := parseProbe(res.Stdout)
+	// An image without a shell reports no versions; the judge misses the pinned ones. A tool that did
+	// not answer, as on a busy machine, is asked again by the next gate.
+	if res.Status == result.StatusExited && res.ExitCode == 0 && !res.StdoutTruncated && complete {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(known), 0o700), fsx.WriteFile(known, []byte(res.Stdout), 0o600, false)); err != nil {
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
 	}
-	return parseProbe(res.Stdout), nil
+	return found, nil
 }
 
 // parseProbe reads the lines of the probe. They are untrusted: the first clean line of each
-// known name counts.
-func parseProbe(text string) map[string]string {
-	found := map[string]string{}
+// known name counts. It is complete if each tool told its version.
+func parseProbe(text string) (found map[string]string, complete bool) {
+	found, complete = map[string]string{}, true
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if _, again := found[name]; !ok || again {
@@ -166,14 +169,18 @@ func parseProbe(text string) map[string]string {
 		switch {
 		case name == "path":
 			limit = maxPath
-		case name != "timezone" && name != "locale" && runtimes[name] == "" && tools[name] == "":
+		case name == "timezone", name == "locale":
+		case runtimes[name] == "" && tools[name] == "":
+			continue
+		case value == "":
+			complete = false
 			continue
 		}
 		if len(value) <= limit && utf8.ValidString(value) && !strings.ContainsFunc(value, unicode.IsControl) {
 			found[name] = value
 		}
 	}
-	return found
+	return found, complete
 }
 
 // versionPattern is the first thing in a line that looks like a version.

@@ -215,9 +215,10 @@ func runDir(run string, names ...string) string {
 	return filepath.Join(append([]string{RunsName, run}, names...)...)
 }
 
-// begin creates the directory of a run with its spec. again deletes an earlier one first.
-func (d *sweepDir) begin(run string, spec []byte, again bool) error {
-	if again {
+// begin creates the directory of a run with its spec. own says that the sweep made an earlier one,
+// which is deleted first.
+func (d *sweepDir) begin(run string, spec []byte, own bool) error {
+	if own {
 		if err := fsx.Remove(filepath.Join(d.path, runDir(run))); err != nil {
 			return fmt.Errorf("run %s: its former directory cannot be deleted: %w", run, err)
 		}

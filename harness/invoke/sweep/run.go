@@ -205,7 +205,7 @@ func Run(ctx context.Context, tool trial.Harness, plan Plan, opts Options) (repo
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
-	s := &sweep{Harness: tool, plan: plan, opts: opts, dir: dir, again: begun, report: plan.Report(dir.path)}
+	s := &sweep{Harness: tool, plan: plan, opts: opts, dir: dir, again: begun, made: make([]bool, plan.Len()), report: plan.Report(dir.path)}
 	for i := range s.report.Runs {
 		s.report.Runs[i].Status = StatusMissing
 	}
@@ -250,7 +250,8 @@ type sweep struct {
 	plan          Plan
 	opts          Options
 	dir           *sweepDir
-	again         bool // the directory existed
+	again         bool   // the directory existed
+	made          []bool // the directories of these runs are of this call
 
 	mu     sync.Mutex // of the report, Begun and Ended
 	report Report
@@ -312,6 +313,7 @@ func (s *sweep) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) 
 	i := slices.Index(s.plan.names, job.Name)
 	s.mu.Lock()
 	end := s.report.Runs[i]
+	end.err = nil // of a run that was disturbed
 	if s.opts.Begun != nil {
 		s.opts.Begun()
 	}
@@ -334,9 +336,10 @@ func (s *sweep) one(ctx context.Context, job trial.Job, emit func(trial.Event), 
 	if err != nil {
 		return trial.Result{}, err
 	}
-	if err := s.dir.begin(end.Name, spec, s.again); err != nil {
+	if err := s.dir.begin(end.Name, spec, s.again || s.made[i]); err != nil {
 		return trial.Result{}, err
 	}
+	s.made[i] = true
 	res, err := s.Harness.Run(ctx, job, emit)
 	if err == nil && (res.Verdict == trial.Refused || res.Verdict == trial.Inconclusive) && len(res.Problems) > 0 {
 		err = errors.New(res.Problems[0].Rule) // every other run would be refused as well

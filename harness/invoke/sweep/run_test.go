@@ -33,6 +33,8 @@ type tool struct {
 	jobs []trial.Job
 	fail map[string]bool
 	err  map[string]error
+	// disturbed are names of runs of which the first one is disturbed.
+	disturbed map[string]bool
 }
 
 func (o *tool) Run(ctx context.Context, job trial.Job, _ func(trial.Event)) (trial.Result, error) {
@@ -57,6 +59,15 @@ func (o *tool) Run(ctx context.Context, job trial.Job, _ func(trial.Event)) (tri
 	if o.fail[job.Name] {
 		res.Stdout, res.Stderr, res.ExitCode, res.Reason, res.Error = "so far", "oh", new(3), invoke.ReasonNonzeroExit, "the tool exited with code 3"
 		return res.Trial(job)
+	}
+	o.mu.Lock()
+	disturbed := o.disturbed[job.Name]
+	delete(o.disturbed, job.Name)
+	o.mu.Unlock()
+	if disturbed {
+		res.Reason, res.Error = invoke.ReasonDisturbed, "the disk was full"
+		t, err := res.Trial(job)
+		return t, errors.Join(err, &invoke.InvocationError{Result: res})
 	}
 	do := o.do
 	if do == nil {
@@ -154,6 +165,21 @@ func TestRunFoldersAreNew(t *testing.T) {
 	require.ErrorContains(t, err, "its directory cannot be created")
 	assert.Equal(t, 1, report.Count(StatusSucceeded))
 	assert.Empty(t, tree(t, next))
+}
+
+// TestDisturbedRunsAgain: a run that its environment ended is done once more, in a new directory, when
+// all others have ended.
+func TestDisturbedRunsAgain(t *testing.T) {
+	plan, dir := testPlan(t), filepath.Join(t.TempDir(), "s")
+	o := &tool{disturbed: map[string]bool{plan.Name(1): true}}
+	o.do = func(ctx context.Context, name string, inv invoke.Invocation) error {
+		assert.Empty(t, tree(t, inv.OutputDir))
+		return leave(ctx, name, inv)
+	}
+	report, err := Run(t.Context(), o, plan, Options{Dir: dir})
+	require.NoError(t, err)
+	assert.Equal(t, plan.Len(), report.Count(StatusSucceeded))
+	assert.Equal(t, []string{plan.Name(0), plan.Name(1), plan.Name(2), plan.Name(3), plan.Name(1)}, o.ran)
 }
 
 // TestLastFailureEnds: there is no manifest either when nothing was left to begin.

@@ -246,8 +246,10 @@ func (c *instance) silent(ctx context.Context, now state, line *line) engine.End
 	} else if end.Duration = end.FinishedAt.Sub(end.StartedAt); end.Duration < 0 || end.Duration > took {
 		end.Duration = took // the engine's clock was stepped, or the end was not seen
 	}
-	end.Foreign, end.Frozen, end.ForeignErr = c.foreign(ctx, now.finished)
-	end.Paused = end.Frozen > 0
+	seen, err := c.foreign(ctx, now.finished)
+	end.Foreign, end.ForeignErr = seen.signals, err
+	end.Frozen, end.Paused = seen.frozen, seen.frozen > 0
+	end.OOMKilled = end.OOMKilled || seen.oom // the event of the kernel may come after the end of init
 	return end
 }
 
@@ -273,7 +275,8 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 		// The kernel can lose the sender of a signal, so a program can make its own
 		// signal look foreign to init. The engine's events cannot be forged, but they can be
 		// incomplete: then init decides.
-		end.Foreign, _, end.ForeignErr = c.foreign(ctx, r.Finished)
+		seen, err := c.foreign(ctx, r.Finished)
+		end.Foreign, end.ForeignErr = seen.signals, err
 		if end.ForeignErr == nil && isStepped(r.Finished.Sub(r.Started), r.Wall) {
 			end.ForeignErr = errForgotten
 		}
@@ -283,10 +286,10 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 		}
 	}
 	if r.Share.Gap > 0 {
-		_, frozen, err := c.foreign(ctx, r.Finished)
-		end.Paused = frozen > 0 || err != nil && r.Share.Known
+		seen, err := c.foreign(ctx, r.Finished)
+		end.Paused = seen.frozen > 0 || err != nil && r.Share.Known
 		if !r.Share.Known { // without an event, init may have waited for a processor
-			end.Frozen = min(frozen, r.Share.Gap)
+			end.Frozen = min(seen.frozen, r.Share.Gap)
 		}
 	}
 	return end
@@ -312,8 +315,15 @@ const (
 // isStepped reports whether a wall clock was stepped while a monotonic one went on.
 func isStepped(wall, monotonic time.Duration) bool { return (wall - monotonic).Abs() > eventSlack }
 
-// foreign lists the signals that others sent to the container through the engine, and says how long
-// the container was frozen. `docker stop` leaves an event; a signal from the program itself leaves
+// witnessed is what the engine's events say about a container.
+type witnessed struct {
+	signals []string      // that others sent to it
+	frozen  time.Duration // for how long it was paused
+	oom     bool          // whether the kernel killed one of its processes for want of memory
+}
+
+// foreign lists the signals that others sent to the container through the engine, says how long the
+// container was frozen, and whether its memory was exhausted. `docker stop` leaves an event; a signal from the program itself leaves
 // none. Events of all times are asked for, because a clock may be stepped; finished is when the
 // container or its program ended, by the engine's clock.
 //
@@ -321,7 +331,7 @@ func isStepped(wall, monotonic time.Duration) bool { return (wall - monotonic).A
 // another process than the one that started the container, and the start is not among them, a
 // signal may be missing, or may be the engine's own: an engine that is stopped, and one that finds a
 // container of its predecessor, stop it, unless the engine is configured to keep its containers.
-func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []string, frozen time.Duration, err error) {
+func (c *instance) foreign(ctx context.Context, finished time.Time) (seen witnessed, err error) {
 	now := time.Now()
 	c.mu.Lock()
 	began, forgotten := c.began, c.opened || c.interrupted
@@ -332,7 +342,7 @@ func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []s
 	var paused time.Time
 	var all []string
 	filter := filters.NewArgs(filters.Arg("container", c.id), filters.Arg("event", "start"), filters.Arg("event", "kill"),
-		filters.Arg("event", "pause"), filters.Arg("event", "unpause"))
+		filters.Arg("event", "pause"), filters.Arg("event", "unpause"), filters.Arg("event", "oom"))
 	err = c.events(ctx, finished, filter, func(message events.Message) error {
 		at := time.Unix(0, message.TimeNano)
 		switch {
@@ -343,8 +353,10 @@ func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []s
 		case message.Action == events.ActionPause:
 			paused = at
 		case message.Action == events.ActionUnPause && !paused.IsZero():
-			frozen, paused = frozen+at.Sub(paused), time.Time{}
+			seen.frozen, paused = seen.frozen+at.Sub(paused), time.Time{}
 		case message.Action == events.ActionUnPause:
+		case message.Action == events.ActionOOM:
+			seen.oom = true
 		case message.Action == events.ActionKill:
 			all = append(all, signalName(message.Actor.Attributes["signal"]))
 		default:
@@ -353,19 +365,19 @@ func (c *instance) foreign(ctx context.Context, finished time.Time) (signals []s
 		return nil
 	})
 	if !paused.IsZero() {
-		frozen += finished.Sub(paused)
+		seen.frozen += finished.Sub(paused)
 	}
-	signals = slices.Compact(c.ofOthers(all))
+	seen.signals, seen.frozen = slices.Compact(c.ofOthers(all)), max(seen.frozen, 0)
 	stepped := !began.IsZero() && isStepped(now.Round(0).Sub(began.Round(0)), now.Sub(began))
 	switch {
 	case err != nil:
-		return signals, frozen, fmt.Errorf("asking for events of container %.12s: %w", c.id, err)
-	case forgotten && c.isSuccessors(ctx, finished, len(signals) > 0):
-		return nil, frozen, errForgotten
-	case len(signals) == 0 && (forgotten || stepped):
-		return nil, frozen, errForgotten
+		return seen, fmt.Errorf("asking for events of container %.12s: %w", c.id, err)
+	case forgotten && c.isSuccessors(ctx, finished, len(seen.signals) > 0),
+		len(seen.signals) == 0 && (forgotten || stepped):
+		seen.signals = nil
+		return seen, errForgotten
 	}
-	return signals, max(frozen, 0), nil
+	return seen, nil
 }
 
 // ofOthers leaves out as many signals of each name as evalbox has sent by now: one may have arrived

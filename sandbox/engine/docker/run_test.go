@@ -45,8 +45,8 @@ func TestForeignSignalsOfAnEngineThatGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newInstance(fakeDaemon(t, test.handle), "c1", wire.Nonce{})
-			signals, _, err := c.foreign(t.Context(), time.Now())
-			require.Equal(t, test.want, signals)
+			seen, err := c.foreign(t.Context(), time.Now())
+			require.Equal(t, test.want, seen.signals)
 			require.Equal(t, test.lost, isLoss(err), "%v", err)
 			require.Equal(t, test.lost, err != nil)
 		})
@@ -93,6 +93,7 @@ func TestMeddling(t *testing.T) {
 		away   bool
 		want   []string
 		frozen time.Duration
+		oom    bool
 		unsure bool
 	}{
 		"somebody else, as the engine was away": {events: start + kill, away: true, want: []string{"SIGKILL"}},
@@ -103,6 +104,7 @@ func TestMeddling(t *testing.T) {
 		"we, after somebody else":               {events: start + kill + kill, sent: map[string]int{"SIGKILL": 1}, want: []string{"SIGKILL"}},
 		"frozen twice":                          {events: start + event("pause", 2, "") + event("unpause", 4, "") + event("pause", 5, "") + event("unpause", 6, ""), frozen: 3 * time.Second},
 		"frozen to the end":                     {events: start + event("pause", 2, ""), frozen: 8 * time.Second},
+		"out of memory":                         {events: start + event("oom", 9, ""), oom: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newInstance(nil, "c1", wire.Nonce{})
@@ -120,13 +122,14 @@ func TestMeddling(t *testing.T) {
 			if c.sent == nil {
 				c.sent = map[string]int{}
 			}
-			signals, frozen, err := c.foreign(t.Context(), time.Unix(10, 0))
-			require.Equal(t, test.want, signals)
+			seen, err := c.foreign(t.Context(), time.Unix(10, 0))
+			require.Equal(t, test.want, seen.signals)
+			require.Equal(t, test.oom, seen.oom)
 			require.Equal(t, test.unsure, err != nil, "%v", err)
 			if test.frozen == 8*time.Second { // of an engine of this machine, the present counts
-				require.GreaterOrEqual(t, frozen, test.frozen)
+				require.GreaterOrEqual(t, seen.frozen, test.frozen)
 			} else {
-				require.Equal(t, test.frozen, frozen)
+				require.Equal(t, test.frozen, seen.frozen)
 			}
 		})
 	}
@@ -297,7 +300,7 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 		},
 		"list volumes": func(ctx context.Context, e *adapter) error { _, err := e.Volumes(ctx); return err },
 		"signals sent": func(ctx context.Context, e *adapter) error {
-			_, _, err := newInstance(e, "c1", wire.Nonce{}).foreign(ctx, time.Now())
+			_, err := newInstance(e, "c1", wire.Nonce{}).foreign(ctx, time.Now())
 			return err
 		},
 	} {
