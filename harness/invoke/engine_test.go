@@ -184,11 +184,11 @@ func TestEngineFailures(t *testing.T) {
 // TestEngineTimeLimit: a tool that is too slow, with a child that shrugs SIGTERM off.
 func TestEngineTimeLimit(t *testing.T) {
 	t.Parallel()
-	res, err := newTool(t, runnertest.New(t), invoke.Options{Timeout: 5 * time.Second}).Run(t.Context(), invocation(t, "survivor", "timeout"))
+	res, err := newTool(t, runnertest.New(t), invoke.Options{Timeout: 15 * time.Second}).Run(t.Context(), invocation(t, "survivor", "timeout"))
 	require.NoError(t, err)
 	var late *invoke.TimeoutError
 	require.ErrorAs(t, res.Err(), &late)
-	require.EqualError(t, late, "the tool timed out after 5 seconds")
+	require.EqualError(t, late, "the tool timed out after 15 seconds")
 	require.Nil(t, late.ExitCode)
 	require.True(t, strings.HasPrefix(late.Stdout, "partial\n") || strings.HasSuffix(late.Stdout, "partial\n"), late.Stdout)
 	require.Equal(t, "warning\n", late.Stderr)
