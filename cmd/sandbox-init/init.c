@@ -324,6 +324,20 @@ static void kill_all(void)
 		program.give_up = now() + MOST_KILLING * SECOND;
 }
 
+/* A thread that a signal ends takes with it how long it has waited since the last tick. So the last
+ * reading is made before the signal. */
+static void signal_program(int signal)
+{
+	sched_look();
+	sys2(kill, program.pid, signal);
+}
+
+static void kill_program(void)
+{
+	sched_look();
+	kill_all();
+}
+
 /* stop ends the program: with SIGTERM and its grace period, or with SIGKILL at once. */
 static void stop(enum stop why)
 {
@@ -336,7 +350,7 @@ static void stop(enum stop why)
 	if (why == KILLED) {
 		program.stop = KILLED;
 		no_time_limits();
-		kill_all();
+		kill_program();
 		return;
 	}
 	if (program.stop)
@@ -344,7 +358,7 @@ static void stop(enum stop why)
 	program.stop = why;
 	no_time_limits();
 	program.kill_at = now() + job.grace * 1000000;
-	sys2(kill, program.pid, SIGTERM);
+	signal_program(SIGTERM);
 }
 
 static void read_signals(void)
@@ -391,12 +405,12 @@ static void check_time(void)
 	if (t >= program.soft_at) {
 		program.soft_at = FOREVER;
 		program.softened = t;
-		sys2(kill, program.pid, job.soft_signal);
+		signal_program(job.soft_signal);
 	}
 	if (t >= program.kill_at) {
 		program.kill_at = FOREVER;
 		program.escalated = 1;
-		kill_all();
+		kill_program();
 	}
 	/* A main process that survives SIGKILL is reported as killed by it. */
 	if (t >= program.give_up)

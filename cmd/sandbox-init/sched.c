@@ -1,7 +1,7 @@
-/* How much of the processors the program gets. Each second and at the end, init reads how long every
- * thread of the container has run, and how long it has waited for a processor while it could have
- * run (schedstat of proc(5)). A thread that ends takes less than a second of this with it; of the
- * main process, the last reading is made before it is reaped.
+/* How much of the processors the program gets. Each second, before a signal that ends it, and at the
+ * end, init reads how long every thread of the container has run, and how long it has waited for a
+ * processor while it could have run (schedstat of proc(5)). A thread that ends by itself takes less
+ * than a second of this with it; of the main process, the last reading is made before it is reaped.
  *
  * The same tick shows a frozen container: init comes late, and has not waited for a processor. */
 #include "init.h"

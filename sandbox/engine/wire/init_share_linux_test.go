@@ -74,6 +74,15 @@ func TestShare(t *testing.T) {
 	})
 }
 
+// TestShareOfThreads: a thread that ends with its program at the time limit is read before that.
+func TestShareOfThreads(t *testing.T) {
+	job := python("import threading\ndef spin():\n    while True: pass\nt = threading.Thread(target=spin)\nt.start()\nt.join()")
+	job.Timeout = 900 * time.Millisecond // before the first tick
+	r := runPinned(t, job)
+	require.Equal(t, StopDeadline, r.Stop)
+	assert.InDelta(t, r.Usage.CPU.Seconds(), r.Share.Ran.Seconds(), 0.1, "%+v", r)
+}
+
 // TestAvailable: what processors were idle for, nobody took from a program.
 func TestAvailable(t *testing.T) {
 	c := newContainer(t)

@@ -88,7 +88,8 @@ type Usage struct {
 // Share is what the threads of a program got of the processors. All times add up over threads.
 type Share struct {
 	// Known says that the kernel counts how long a thread waits; Ran, Waited, Lacked and Available
-	// are 0 otherwise. They lack less than a second of each thread that ended before the program.
+	// are 0 otherwise. They lack less than a second of each thread that ended by itself before
+	// the program.
 	Known bool
 	// Ran is how long they ran, Waited how long they could have run and had no processor.
 	Ran, Waited time.Duration
