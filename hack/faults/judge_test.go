@@ -116,6 +116,8 @@ func TestJudge(t *testing.T) {
 		"starved, without a warning":        {crowded, seen{Result: timedOut(result.FaultEnvironment), Contention: "starved"}, lie, false},
 		"starved, said to be busy":          {crowded, seen{Result: warned(timedOut(result.FaultEnvironment)), Contention: "busy"}, lie, false},
 		"quiet":                             {quiet, seen{Result: exited, Answer: true, Contention: "quiet"}, exact, false},
+		"quiet, said to be busy":            {quiet, seen{Result: exited, Answer: true, Contention: "busy"}, exact, false},
+		"quiet, said to be starved":         {quiet, seen{Result: exited, Answer: true, Contention: "starved"}, lie, false},
 		"quiet, and nothing said":           {quiet, seen{Result: exited, Answer: true}, lie, false},
 		"torn":                              {torn, seen{Killed: true}, exact, true},
 		"torn, and lost":                    {torn, seen{Result: engineLost, Killed: true}, exact, true},
