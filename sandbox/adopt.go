@@ -30,8 +30,6 @@ var (
 	// errNoJournal reports a run of which nothing is left: what it had on the engine was
 	// removed, and ./final was handed back with the files that are in it.
 	errNoJournal = fmt.Errorf("%w, and its journal is gone: it has no result", outcome.ErrOwnerDied)
-	// errLeft reports a run whose end is known, and which this process had no time to finish.
-	errLeft = errors.New("is left to the next process that adopts it")
 )
 
 // journalPatience is how long a controller may take between the record and its journal.

@@ -469,6 +469,31 @@ func TestWorkIsDoneOnce(t *testing.T) {
 	}
 }
 
+// TestWorkWithADamagedNote: a note that names no run is not about the directory of all runs.
+func TestWorkWithADamagedNote(t *testing.T) {
+	fake := enginetest.NewFake(nil)
+	state := filepath.Join(t.TempDir(), "state")
+	store, err := record.Open(state)
+	require.NoError(t, err)
+	r := dieAtWork(t, fake, "ended", command("train"), Work{Key: "job 1", Version: "1"}, WithStateDir(state))
+	notes, err := filepath.Glob(filepath.Join(store.WorkDir(), "*.json"))
+	require.NoError(t, err)
+	require.Len(t, notes, 1)
+	require.NoError(t, os.WriteFile(notes[0], []byte(`{"schema": "x"}`), 0o600))
+	long := time.Now().Add(-2 * journalPatience)
+	require.NoError(t, os.Chtimes(store.RunsDir(), long, long))
+
+	req := command("train")
+	req.ID = "r2"
+	res, err := r.Run(t.Context(), req, Work{Key: "job 1", Version: "2"})
+	require.NoError(t, err)
+	require.Equal(t, "r2", res.ID)
+	require.DirExists(t, store.RecordDir("r1"))
+	require.NoFileExists(t, filepath.Join(store.RunsDir(), record.StopFile))
+	require.ErrorIs(t, store.Discard(""), record.ErrNoRecord)
+	require.DirExists(t, store.RunsDir())
+}
+
 // TestWorkWithAnotherRequest runs a job again with another request, or another version, after its controller
 // died at each step. The orphan is ended and has its result, what it had mounted is removed, and the job
 // goes on: no later call has to clean up.

@@ -15,8 +15,8 @@ import (
 	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
-// collectBudget bounds the collection of outputs, and killedBudget what is left of it once the caller
-// has closed [Hooks].Kill.
+// collectBudget bounds the collection of outputs, and killedBudget bounds it after the caller has closed
+// [Hooks].Kill.
 const (
 	collectBudget = 30 * time.Minute
 	killedBudget  = 2 * time.Minute
@@ -41,7 +41,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	observed := a.observer.Report(e.Lost == nil && e.End.Reported)
 	a.observer.Close()
 	a.proxy.Close()
-	if a.container != nil && e.StartError == nil && a.leaves() {
+	if e.StartError == nil && a.leaves() {
 		return nil, a.leaveIt() // not behind the removal: the container has the end of the program
 	}
 	if !gone {
@@ -51,7 +51,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	if e.Stop == outcome.StopDiskFull {
 		a.stage.NameHogs(ctx)
 	}
-	left, err := a.collect(ctx, gone || a.container == nil)
+	left, err := a.collect(ctx, gone)
 	a.noteProjects()
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (a *run) leaves() bool { return a.leave != nil && a.leave.Err() != nil }
 
 // leaveIt closes the rooms of a run that is left to another process, and says so.
 func (a *run) leaveIt() error {
-	return errors.Join(fmt.Errorf("run %s: %w: %w", a.spec.Job.RunID, errLeft, context.Cause(a.leave)), a.letGo())
+	return errors.Join(fmt.Errorf("run %s: %w: %w", a.spec.Job.RunID, stage.ErrLeft, context.Cause(a.leave)), a.letGo())
 }
 
 // collect collects the outputs, and gives ./final back. [Hooks].Kill ends the program and bounds the
@@ -160,7 +160,7 @@ func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 	e := &a.evidence
 	collecting, cancel := context.WithTimeout(ctx, collectBudget)
 	defer cancel()
-	mayLeave = mayLeave && a.leave != nil && e.StartError == nil && a.stage.CanLeave()
+	mayLeave = mayLeave && a.leave != nil && a.stage.CanLeave()
 	if mayLeave {
 		leaving, leave := context.WithCancelCause(collecting)
 		defer context.AfterFunc(a.leave, func() { leave(stage.ErrLeft) })()
@@ -170,11 +170,7 @@ func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 		go func() {
 			select {
 			case <-a.hooks.Kill:
-			case <-collecting.Done():
-			}
-			select {
-			case <-time.After(killedBudget):
-				cancel()
+				time.AfterFunc(killedBudget, cancel)
 			case <-collecting.Done():
 			}
 		}()

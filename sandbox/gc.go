@@ -178,8 +178,8 @@ func (run recordedRun) hasEnded(c engine.Found) bool {
 // mustStay says why a container of a dead owner must not be removed: its run can be finished.
 func (r *Runner) mustStay(c engine.Found, run recordedRun, unfinished map[string]error) string {
 	id, store := c.Labels[spec.LabelRun], run.store
-	unfinishedHere := run.state == record.Lost || unfinished[id] != nil
-	if run.err != nil || !unfinishedHere || run.note.Engine == "" || time.Now().After(run.note.Deadline) {
+	toFinish := run.state == record.Lost || unfinished[id] != nil
+	if run.err != nil || !toFinish || run.note.Engine == "" || time.Now().After(run.note.Deadline) {
 		return ""
 	}
 	switch why := unfinished[id]; {

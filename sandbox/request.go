@@ -80,7 +80,7 @@ type Hooks struct {
 	// batch. A run whose program ends by itself becomes one of them.
 	Peers *stop.Peers
 	// Kill, when closed after the context was canceled, skips the rest of the grace
-	// period. The outputs are collected all the same, for at most half an hour.
+	// period. The outputs are still collected, for at most two minutes.
 	Kill <-chan struct{}
 }
 

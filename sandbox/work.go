@@ -33,7 +33,7 @@ import (
 type Work struct {
 	// Key names the job, such as by its directory. No two jobs with one Key may run at the same time.
 	Key string
-	// Version is what else the result depends on.
+	// Version names everything else that the result depends on.
 	Version string
 }
 
@@ -42,6 +42,12 @@ func (w Work) apply(all *runOptions) { all.work = w }
 // workNote says which run is done for a job.
 type workNote struct {
 	RunID string `json:"run_id"`
+}
+
+// readWork reads the note of a file; false if there is none, or a damaged one.
+func readWork(file string) (note workNote, ok bool) {
+	ok = file != "" && record.ReadJSON(file, &note) == nil && note.RunID != ""
+	return note, ok
 }
 
 // workFile is the file of the state directory about a job; empty if the run is for none.
@@ -70,8 +76,8 @@ func (r *Runner) workFile(w Work, req Request) (string, error) {
 }
 
 // endOthers ends the other runs that dead controllers began for the same job: nobody waits for their
-// results, and their programs have ./final. What cannot be ended stays in the way of the new run, which
-// says so.
+// results, and their programs have ./final. A run that cannot be ended stays in the way of the new run,
+// which says so.
 func (r *Runner) endOthers(ctx context.Context, file string) {
 	if file == "" {
 		return
@@ -80,8 +86,8 @@ func (r *Runner) endOthers(ctx context.Context, file string) {
 	entries, _ := os.ReadDir(filepath.Dir(file)) // there may be none
 	for _, entry := range entries {
 		other := filepath.Join(filepath.Dir(file), entry.Name())
-		var note workNote
-		if !strings.HasPrefix(entry.Name(), key+"-") || other == file || record.ReadJSON(other, &note) != nil {
+		note, ok := readWork(other)
+		if !strings.HasPrefix(entry.Name(), key+"-") || other == file || !ok {
 			continue
 		}
 		found, err := r.store.Load(note.RunID)
@@ -137,15 +143,16 @@ func endWork(ctx context.Context, file string) func() {
 func (r *Runner) tidyWork() {
 	entries, _ := os.ReadDir(r.store.WorkDir()) // there may be none
 	for _, entry := range entries {
-		var note workNote
 		file := filepath.Join(r.store.WorkDir(), entry.Name())
 		info, err := entry.Info()
 		if err != nil {
 			continue
 		}
-		damaged := record.ReadJSON(file, &note) != nil || note.RunID == ""
-		_, err = r.store.State(note.RunID)
-		if damaged || errors.Is(err, record.ErrNoRecord) && time.Since(info.ModTime()) >= journalPatience {
+		note, ok := readWork(file)
+		if ok {
+			_, err = r.store.State(note.RunID)
+		}
+		if !ok || errors.Is(err, record.ErrNoRecord) && time.Since(info.ModTime()) >= journalPatience {
 			_ = os.Remove(file) // as above
 		}
 	}
@@ -157,8 +164,8 @@ const workPoll = 50 * time.Millisecond
 // resumeWork returns the result of the run that a dead controller began for the same job. ok is
 // false if there is none: then the program has to run.
 func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (_ *result.Result, ok bool, _ error) {
-	var note workNote
-	if file == "" || record.ReadJSON(file, &note) != nil || note.RunID == "" {
+	note, ok := readWork(file)
+	if !ok {
 		return nil, false, nil
 	}
 	for began := time.Now(); ; {

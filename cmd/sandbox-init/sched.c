@@ -143,10 +143,10 @@ static u64 count_processors(void)
 
 /* idle_time returns for how long the processors of the set have been idle or waited for a disk, in ns:
  * the 4th and 5th number of the lines "cpuN ..." of /proc/stat, in hundredths of a second. 0 if it is
- * not known. What a program lacks while a processor is idle, it lacks by its own choice. */
+ * not known. A program that lacks processor time while a processor is idle lacks it by its own choice. */
 static u64 idle_time(void)
 {
-	static char text[32 << 10];
+	static char text[128 << 10];
 	long n = sys4(pread64, stat, text, sizeof text - 1, 0);
 	u64 idle = 0;
 	char *p = text;
@@ -174,7 +174,7 @@ static u64 idle_time(void)
 		}
 		p += *p == '\n';
 	}
-	return idle;
+	return *p == 'i' ? idle : 0; /* "intr" follows: all processors were read */
 }
 
 /* available returns the processor time that the container could have used in a time, in ns. */
@@ -216,7 +216,7 @@ void sched_begin(struct job *job)
 
 /* sched_look counts what the program got and lacked since the last call. It lacked what its threads
  * waited for, up to what the container could have used: threads that wait for each other, or for one
- * processor while another one is idle, lack nothing. */
+ * processor while another processor is idle, lack nothing. */
 void sched_look(void)
 {
 	u64 t = now(), most = available(t - last_tick), could;

@@ -89,6 +89,13 @@ func TestCount(t *testing.T) {
 			var twice SkipList
 			twice.Merge(skipped)
 			require.Equal(t, skipped.Count(), twice.Count())
+			twice = SkipList{}
+			twice.Add("other", "file", 1, "larger than 0 bytes")
+			twice.Merge(skipped)
+			if skipped.Count() > 0 && skipped.Lost() != nil {
+				require.Equal(t, skipped.Count()+1, twice.Count(), "both are left out")
+			}
+			require.Equal(t, "other", twice.Lost().Path)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"io/fs"
@@ -97,14 +98,15 @@ func (s *SkipList) add(entry result.SkippedOutput) {
 	s.list = append(s.list, entry)
 }
 
-// Merge adds the entries of another list.
+// Merge adds the entries of another list, which has none of the same.
 func (s *SkipList) Merge(other SkipList) {
+	files := max(s.files, s.least) + max(other.files, other.least)
 	for _, entry := range other.list {
 		s.add(entry)
 	}
 	s.more += other.more
-	s.AtLeast(other.Count())
-	s.cut = s.cut || other.cut
+	s.AtLeast(files)
+	s.cut, s.lost = s.cut || other.cut, cmp.Or(s.lost, other.lost)
 }
 
 // AtLeast says that so many files were left out: an entry may stand for all that come after it, or

@@ -53,8 +53,9 @@ func split(path string) []string { return strings.Split(path, string(filepath.Se
 // filledAbove is the directory that a program filled and that a path without links is or lies in; empty
 // if there is none. Programs fill directories of the state directory, too.
 func (p Protected) filledAbove(dir string) string {
+	state := fsx.RealPath(p.StateDir)
 	for ; ; dir = filepath.Dir(dir) {
-		if p.Filled != nil && p.Filled(dir) || dir == fsx.RealPath(p.StateDir) {
+		if p.Filled != nil && p.Filled(dir) || dir == state {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {

@@ -288,13 +288,13 @@ func standstill(end engine.End) string {
 
 // blameTime corrects who is at fault for the end at a time limit that the program did not get in full.
 func (v *Outcome) blameTime(f Evidence) {
-	stood := standstill(f.End)
 	switch {
 	case f.wasFrozen():
 		v.Fault = result.FaultEnvironment
 		if f.End.Paused {
 			v.Fault = result.FaultOperator
 		}
+		stood := standstill(f.End)
 		v.Explanation += " " + strings.ToUpper(stood[:1]) + stood[1:] + "."
 	case f.Shortage != nil && f.Shortage.Verdict == result.Starved:
 		v.Fault = result.FaultEnvironment

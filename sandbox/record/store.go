@@ -409,6 +409,9 @@ func (s *Store) load(id string, as forms) (Record, error) {
 
 // read reads a record and its journal, as of one moment.
 func (s *Store) read(id string, as forms) (Record, Journal, error) {
+	if id == "" { // the directory of all records
+		return Record{}, Journal{}, fmt.Errorf("run %q: %w", id, ErrNoRecord)
+	}
 	record := Record{ID: id, Dir: s.RecordDir(id), State: Lost}
 	note, err := s.Journal(id)
 	switch {
@@ -549,6 +552,9 @@ func (s *Store) Remove(handle string) error {
 // Discard deletes the record of a run that this process owns, and of which nothing is on an
 // engine.
 func (s *Store) Discard(id string) error {
+	if id == "" { // the directory of all records
+		return fmt.Errorf("run %q: %w", id, ErrNoRecord)
+	}
 	if err := fsx.Remove(s.RecordDir(id)); err != nil {
 		return fmt.Errorf("removing record %s: %w", id, err)
 	}

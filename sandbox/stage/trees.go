@@ -226,7 +226,7 @@ const mayStillRun = "the program may still run: its outputs were not collected"
 
 // ErrLeft is the cause of a context of [Stage.Collect] that another process calls again: what this one
 // has found is not used.
-var ErrLeft = errors.New("is left to another process")
+var ErrLeft = errors.New("is left to the next process that adopts it")
 
 // CanLeave reports whether Collect can be left to another process at any moment: nobody copies twice
 // what is in a file system of the run's own.

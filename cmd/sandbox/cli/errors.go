@@ -248,11 +248,11 @@ func (a *App) hint(err error) string {
 	if errors.As(err, &knows) {
 		return knows.Hint()
 	}
-	if errors.As(err, &version) && version.Damaged {
-		return fmt.Sprintf("if no other version of sandbox has used the directory, write the file again: echo '{\"schema\":%q}' > %s",
-			record.StateSchema, text.ShellWord(filepath.Join(version.Dir, record.StateFile)))
-	}
 	if errors.As(err, &version) {
+		if version.Damaged {
+			return fmt.Sprintf("if no other version of sandbox has used the directory, write the file again: echo '{\"schema\":%q}' > %s",
+				record.StateSchema, text.ShellWord(filepath.Join(version.Dir, record.StateFile)))
+		}
 		remove := "rm -rf"
 		for _, path := range version.Records {
 			remove += " " + text.ShellWord(path)

@@ -227,26 +227,17 @@ func printReport(a *cli.App, report sandbox.GCReport, opts sandbox.GCOptions, as
 	return a.PrintAll(append(lines, counts))
 }
 
-func finishing(dry bool) string {
+// done is the verb of what was done, or would be in a dry run.
+func done(dry bool, would, did string) string {
 	if dry {
-		return "would finish"
+		return "would " + would
 	}
-	return "finished"
+	return did
 }
 
-func ending(dry bool) string {
-	if dry {
-		return "would end"
-	}
-	return "ended"
-}
-
-func removing(dry bool) string {
-	if dry {
-		return "would remove"
-	}
-	return "removed"
-}
+func finishing(dry bool) string { return done(dry, "finish", "finished") }
+func ending(dry bool) string    { return done(dry, "end", "ended") }
+func removing(dry bool) string  { return done(dry, "remove", "removed") }
 
 // expiredReport is the JSON of `gc --retention --json`.
 type expiredReport struct {

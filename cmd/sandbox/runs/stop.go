@@ -70,7 +70,7 @@ func stop(ctx context.Context, a *cli.App, s settings.Settings, store *record.St
 			return err
 		}
 	}
-	if state.Abandoned() {
+	if state == record.Lost || state == record.Unreadable && store.IsOpen(id) {
 		x, err := a.Begin(ctx, s, cli.Hidden)
 		if err != nil {
 			return err

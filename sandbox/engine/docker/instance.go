@@ -139,11 +139,12 @@ func (c *instance) Signal(ctx context.Context, how engine.Signal) error {
 	ctx, cancel := callContext(ctx, callTimeout)
 	defer cancel()
 	err := c.engine.api.ContainerKill(ctx, c.id, name)
-	if errdefs.IsConflict(err) || errdefs.IsNotFound(err) || client.IsErrConnectionFailed(err) {
+	gone := errdefs.IsConflict(err) || errdefs.IsNotFound(err) // the container is not running (any more)
+	if gone || client.IsErrConnectionFailed(err) {
 		count(-1) // it was not sent
 	}
-	if err == nil || errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
-		return nil // a conflict means that the container is not running (any more)
+	if err == nil || gone {
+		return nil
 	}
 	return fmt.Errorf("sending %s to container %.12s: %w", name, c.id, engineError(ctx, err))
 }

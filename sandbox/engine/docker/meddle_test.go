@@ -408,7 +408,7 @@ func TestNonsenseIsNoAnswer(t *testing.T) {
 			_, _ = e.Volumes(t.Context())
 			_, _ = c.Sample(t.Context())
 			_ = c.Restarted(t.Context())
-			_, err := c.foreign(t.Context(), time.Now())
+			_, err := c.witness(t.Context(), time.Now())
 			if answer == "{}" {
 				require.Error(t, err, "an event of nobody")
 			}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/docker/docker/api/types/events"
@@ -246,7 +247,7 @@ func (c *instance) silent(ctx context.Context, now state, line *line) engine.End
 	} else if end.Duration = end.FinishedAt.Sub(end.StartedAt); end.Duration < 0 || end.Duration > took {
 		end.Duration = took // the engine's clock was stepped, or the end was not seen
 	}
-	seen, err := c.foreign(ctx, now.finished)
+	seen, err := c.witness(ctx, now.finished)
 	end.Foreign, end.ForeignErr = seen.signals, err
 	end.Frozen, end.Paused = seen.frozen, seen.frozen > 0
 	end.OOMKilled = end.OOMKilled || seen.oom // the event of the kernel may come after the end of init
@@ -267,6 +268,7 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 	restarted := c.restarted
 	c.mu.Unlock()
 	end := engine.EndOf(r)
+	events := sync.OnceValues(func() (witnessed, error) { return c.witness(ctx, r.Finished) })
 	end.Complete, end.Interrupted, end.Restarted = whole, interrupted, restarted
 	if c.preloads || opened { // an opened container does not know its class
 		end.NotPreloaded = r.Waiter.WhyNot()
@@ -275,7 +277,7 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 		// The kernel can lose the sender of a signal, so a program can make its own
 		// signal look foreign to init. The engine's events cannot be forged, but they can be
 		// incomplete: then init decides.
-		seen, err := c.foreign(ctx, r.Finished)
+		seen, err := events()
 		end.Foreign, end.ForeignErr = seen.signals, err
 		if end.ForeignErr == nil && isStepped(r.Finished.Sub(r.Started), r.Wall) {
 			end.ForeignErr = errForgotten
@@ -286,7 +288,7 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 		}
 	}
 	if r.Share.Gap > 0 {
-		seen, err := c.foreign(ctx, r.Finished)
+		seen, err := events()
 		end.Paused = seen.frozen > 0 || err != nil && r.Share.Known
 		if !r.Share.Known { // without an event, init may have waited for a processor
 			end.Frozen = min(seen.frozen, r.Share.Gap)
@@ -315,15 +317,15 @@ const (
 // isStepped reports whether a wall clock was stepped while a monotonic one went on.
 func isStepped(wall, monotonic time.Duration) bool { return (wall - monotonic).Abs() > eventSlack }
 
-// witnessed is what the engine's events say about a container.
+// witnessed has the facts in the engine's events about a container.
 type witnessed struct {
 	signals []string      // that others sent to it
 	frozen  time.Duration // for how long it was paused
 	oom     bool          // whether the kernel killed one of its processes for want of memory
 }
 
-// foreign lists the signals that others sent to the container through the engine, says how long the
-// container was frozen, and whether its memory was exhausted. `docker stop` leaves an event; a signal from the program itself leaves
+// witness asks the engine for the events of the container: the signals that others sent to it, its pauses,
+// and whether its memory was exhausted. `docker stop` leaves an event; a signal from the program itself leaves
 // none. Events of all times are asked for, because a clock may be stepped; finished is when the
 // container or its program ended, by the engine's clock.
 //
@@ -331,7 +333,7 @@ type witnessed struct {
 // another process than the one that started the container, and the start is not among them, a
 // signal may be missing, or may be the engine's own: an engine that is stopped, and one that finds a
 // container of its predecessor, stop it, unless the engine is configured to keep its containers.
-func (c *instance) foreign(ctx context.Context, finished time.Time) (seen witnessed, err error) {
+func (c *instance) witness(ctx context.Context, finished time.Time) (seen witnessed, err error) {
 	now := time.Now()
 	c.mu.Lock()
 	began, forgotten := c.began, c.opened || c.interrupted

@@ -45,7 +45,7 @@ func TestForeignSignalsOfAnEngineThatGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newInstance(fakeDaemon(t, test.handle), "c1", wire.Nonce{})
-			seen, err := c.foreign(t.Context(), time.Now())
+			seen, err := c.witness(t.Context(), time.Now())
 			require.Equal(t, test.want, seen.signals)
 			require.Equal(t, test.lost, isLoss(err), "%v", err)
 			require.Equal(t, test.lost, err != nil)
@@ -122,7 +122,7 @@ func TestMeddling(t *testing.T) {
 			if c.sent == nil {
 				c.sent = map[string]int{}
 			}
-			seen, err := c.foreign(t.Context(), time.Unix(10, 0))
+			seen, err := c.witness(t.Context(), time.Unix(10, 0))
 			require.Equal(t, test.want, seen.signals)
 			require.Equal(t, test.oom, seen.oom)
 			require.Equal(t, test.unsure, err != nil, "%v", err)
@@ -300,7 +300,7 @@ func TestEveryCallHasADeadlineOfItsOwn(t *testing.T) {
 		},
 		"list volumes": func(ctx context.Context, e *adapter) error { _, err := e.Volumes(ctx); return err },
 		"signals sent": func(ctx context.Context, e *adapter) error {
-			_, err := newInstance(e, "c1", wire.Nonce{}).foreign(ctx, time.Now())
+			_, err := newInstance(e, "c1", wire.Nonce{}).witness(ctx, time.Now())
 			return err
 		},
 	} {
