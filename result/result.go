@@ -350,8 +350,8 @@ const (
 	Quiet Share = "quiet"
 	// Busy means that it lacked a noticeable part of what it could have used.
 	Busy Share = "busy"
-	// Starved means that it got less than half of what it could have used, and lacked that for half
-	// of its time or more. Its time limit then says nothing about it.
+	// Starved means that it got less than half of what it could have used, and lacked at least half
+	// of its time. Its time limit then says nothing about it.
 	Starved Share = "starved"
 )
 

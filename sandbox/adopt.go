@@ -43,7 +43,7 @@ const journalPatience = time.Minute
 //
 // Of several processes that adopt a run, one does; for the others, and for a run whose
 // controller lives, the error is [record.ErrRunning]. A run that has its result only loses
-// what is left of it on the engine; one whose engine was lost gets another result, if its engine
+// the rest of it on the engine. A run whose engine was lost gets another result if its engine
 // knows the end by now. After any other error without a result, the run can be adopted again.
 func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*result.Result, error) {
 	if err := r.isOpen(); err != nil {
@@ -65,7 +65,7 @@ func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*resu
 }
 
 // adopt is Adopt. With onlyEnded set, a program that still runs is left alone with
-// [ErrStillRuns], and one that has ended is left to another process when ctx ends.
+// [ErrStillRuns], and a program that has ended is left to another process when ctx ends.
 func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, onlyEnded bool) (*result.Result, error) {
 	defer r.sweepTemp()
 	lost := r.mayKnowMore(found)
@@ -98,7 +98,7 @@ func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, o
 }
 
 // mayKnowMore reports whether the engine of a run that was given up may know its end by now, and
-// whether the outputs of the run can still be told from those of others.
+// whether the outputs of the run can still be distinguished from the outputs of other runs.
 func (r *Runner) mayKnowMore(found record.Record) bool {
 	if found.Result == nil || found.Result.Status != result.StatusEngineLost || !r.store.IsOpen(found.ID) {
 		return false
@@ -124,8 +124,8 @@ func (e *endedError) Error() string { return e.damage.Error() + "; the run has e
 
 func (e *endedError) Unwrap() []error { return []error{e.damage, outcome.ErrOwnerDied} }
 
-// endUnreadable ends a run that nobody can finish, because its record is damaged: what it has on the
-// engine is removed, its user ID and GPUs are given back, and ./final is handed back with the files
+// endUnreadable ends a run that nobody can finish, because its record is damaged: its container and
+// volume are removed, its user ID and GPUs are given back, and ./final is handed back with the files
 // that are in it. The record stays, with the logs and outputs in it. The error says all that, and is an
 // [outcome.ErrOwnerDied].
 func (r *Runner) endUnreadable(ctx context.Context, found record.Record) (err error) {
@@ -191,7 +191,7 @@ func (r *Runner) freeGPUs(ctx context.Context, id string) error {
 	return lease.Release(ctx)
 }
 
-// sweepTemp removes what only a run that is over now has read.
+// sweepTemp removes temporary files that only a finished run has read.
 func (r *Runner) sweepTemp() {
 	if err := r.store.SweepTemp(); err != nil { // a garbage collection reports it
 		r.log.Debug("the temporary files of a dead process were not removed", logError, err)
@@ -410,8 +410,8 @@ func (r *Runner) removeLeft(ctx context.Context, id string) error {
 	return nil
 }
 
-// removeAndReclaim removes what the engine has of a run, and only then what the run has here, such as its
-// hold on ./final: until its container is gone, its program may run.
+// removeAndReclaim removes the run from the engine first, and then its files here, such as its hold on
+// ./final: until its container is gone, its program may run.
 func (r *Runner) removeAndReclaim(ctx context.Context, id string) error {
 	if err := r.removeLeft(ctx, id); err != nil {
 		return err

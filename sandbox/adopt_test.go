@@ -495,8 +495,8 @@ func TestWorkWithADamagedNote(t *testing.T) {
 }
 
 // TestWorkWithAnotherRequest runs a job again with another request, or another version, after its controller
-// died at each step. The orphan is ended and has its result, what it had mounted is removed, and the job
-// goes on: no later call has to clean up.
+// died at each step. The orphan is ended and has its result, its mounted copies are removed, and the job
+// continues: no later call has to clean up.
 func TestWorkWithAnotherRequest(t *testing.T) {
 	for _, step := range stepsOfARun {
 		for name, change := range map[string]func(req *Request, work *Work){

@@ -159,7 +159,7 @@ func TestDamagedRecords(t *testing.T) {
 			req := command("true")
 			req.ID, req.Final = "other", d.out
 			_, err := d.Run(t.Context(), req)
-			require.Error(t, err, "the ID is taken")
+			require.ErrorContains(t, err, "other", "the ID is taken")
 			req.ID = "next"
 			d.fake.Do(func(f *enginetest.Fake) { f.Program = nil })
 			_, err = d.Run(t.Context(), req)

@@ -322,7 +322,7 @@ func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
 	found, err := r.store.Load(id)
 	gone := errors.Is(err, record.ErrNoRecord)
 	if err == nil && r.mayKnowMore(found) {
-		// The last time at which its outputs can be told from those of the next run.
+		// The last time that its outputs can be distinguished from the outputs of the next run.
 		if res, err := r.adopt(ctx, found, runOptions{}, true); res != nil && err == nil && !r.store.IsOpen(id) {
 			return nil
 		}

@@ -696,8 +696,8 @@ func TestLostEndIsKnownLater(t *testing.T) {
 			t.Helper()
 			require.NoError(t, f.Remove(t.Context(), "evalbox-r1"))
 		}, result.StatusEngineLost, -1, 0},
-		"the engine stays away": {func(_ *testing.T, f *enginetest.Fake) { f.Break() }, result.StatusEngineLost, -1, 0},
-		"another one is there":  {func(_ *testing.T, f *enginetest.Fake) { f.Facts.ID = "another" }, result.StatusEngineLost, -1, 0},
+		"the engine stays away":   {func(_ *testing.T, f *enginetest.Fake) { f.Break() }, result.StatusEngineLost, -1, 0},
+		"another engine is there": {func(_ *testing.T, f *enginetest.Fake) { f.Facts.ID = "another" }, result.StatusEngineLost, -1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -738,7 +738,7 @@ func TestLostEndIsKnownLater(t *testing.T) {
 }
 
 // TestLostRunAndTheNextOne: the next run on the same ./final is the last moment at which a lost run can
-// get its outputs. It never gets those of another run.
+// get its outputs. It never gets the outputs of another run.
 func TestLostRunAndTheNextOne(t *testing.T) {
 	for name, transfer := range map[string]string{"mounted": spec.TransferBind, "copied": spec.TransferCopy} {
 		for when, runs := range map[string]bool{"ended": false, "still runs": true} {

@@ -11,7 +11,7 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-// The files of a run that are on the disk before the run continues. What is written without fsync can be
+// The files of a run that are on the disk before the run continues. A file written without fsync can be
 // found out again after a power cut, or belongs to a container that the power cut ended as well.
 var synced = map[string]int{sideSyncResult: 6 << 10, sideSyncNote: 2 << 10}
 

@@ -29,7 +29,7 @@ func (run *execution) runProgram(ctx context.Context, streams sandbox.IO, hooks 
 		if err != nil {
 			return nil, Answer{}, err
 		}
-		defer remove() //nolint:errcheck // what is left is swept later
+		defer remove() //nolint:errcheck // a later sweep removes the rest
 		dir := filepath.Join(temp, "files")
 		if err := writeFiles(dir, a.Files); err != nil {
 			return nil, Answer{}, err

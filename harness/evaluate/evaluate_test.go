@@ -192,7 +192,7 @@ func TestEvaluateInAWorkspace(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "random", runner.requests[1].Env["PYTHONHASHSEED"], "the caller's wins over ours")
 
-	// What runs is a copy that is deleted: a record names the file of the caller, or the script that stays.
+	// The program that runs is a copy that is deleted: a record names the file of the caller, or the script that stays.
 	require.Equal(t, filepath.Join(workspace, "solution.py"), req.ScriptFrom)
 	require.NoFileExists(t, req.Script)
 	_, err = e.Run(t.Context(), Job{Script: "x", File: "scripts/a.py", Task: task, Timeout: time.Minute})

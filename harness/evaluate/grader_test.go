@@ -70,7 +70,7 @@ func TestGrader(t *testing.T) {
 		Limits: policy.Limits{Timeout: DefaultGraderTimeout}, Labels: map[string]string{"graded": "first"},
 	}, req, "nothing that was opened for scripts is open for a grader")
 	require.Len(t, runner.options[1], 2, "the output of a grader is not shown")
-	require.Equal(t, workOf(t, runner.options[0]).Key, workOf(t, runner.options[1]).Key, "the next call for this job ends what a kill left of both")
+	require.Equal(t, workOf(t, runner.options[0]).Key, workOf(t, runner.options[1]).Key, "the next call for this job ends both runs after a kill")
 	hooks, _ := runner.options[1][0].(sandbox.Hooks)
 	require.NotNil(t, hooks.Waiting)
 	require.Nil(t, hooks.Started)

@@ -49,7 +49,7 @@ func CheckSyntax(ctx context.Context, box sandbox.Box, pattern sandbox.Request, 
 	if err != nil {
 		return nil, fmt.Errorf("creating a directory for the scripts: %w", err)
 	}
-	defer func() { _ = remove() }() // what is left is swept later
+	defer func() { _ = remove() }() // a later sweep removes the rest
 	input := filepath.Join(private, inputName)
 	errs := []error{os.Mkdir(input, 0o755)}
 	for i, script := range scripts {

@@ -89,8 +89,8 @@ func openExisting(path string) (*os.Root, error) {
 	return root, nil
 }
 
-// clearDirectory empties an earlier gate directory; one with a verdict only to replace it. A run that was
-// killed wrote no verdict. It refuses any other directory that is not empty.
+// clearDirectory empties an earlier gate directory. If the directory has a verdict, this needs replace. A
+// run that was killed wrote no verdict. Any other directory that is not empty is refused.
 func clearDirectory(root *os.Root, path string, replace bool) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {

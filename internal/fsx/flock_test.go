@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestErrorsOfLocks: only a file system without locks locks nothing. Any other error is no lock.
+// TestErrorsOfLocks: only a file system without locks locks nothing. Any other error is returned.
 func TestErrorsOfLocks(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	require.NoError(t, err)

@@ -137,7 +137,7 @@ func TestLockWaitEndsWithItsCaller(t *testing.T) {
 	cancel(gaveUp)
 	require.ErrorIs(t, <-waited, gaveUp)
 	require.NoError(t, held.Close())
-	again, err := fsx.LockWait(t.Context(), dir) // also if the one that gave up has it for a moment
+	again, err := fsx.LockWait(t.Context(), dir) // also if the caller that gave up has it for a moment
 	require.NoError(t, err)
 	require.NoError(t, again.Close())
 }

@@ -269,7 +269,7 @@ func lock(dir *os.File, err error) (io.Closer, error) {
 	return lockedDir{dir}, nil
 }
 
-// LockWait takes the lock of a directory, as [LockPath] does, but waits while another one holds it,
+// LockWait takes the lock of a directory, as [LockPath] does, but waits while another holder has it,
 // at most until ctx ends. It is for locks that are held for a few writes only.
 func LockWait(ctx context.Context, dir string) (io.Closer, error) {
 	opened, err := os.Open(dir)
@@ -296,8 +296,8 @@ func LockWait(ctx context.Context, dir string) (io.Closer, error) {
 	return lockedDir{opened}, nil
 }
 
-// flock takes a lock of an open directory. One that is taken is [ErrLocked]. A file system without
-// locks locks nothing, without an error.
+// flock takes the lock of an open directory. If the lock is taken, the error is [ErrLocked]. A file
+// system without locks locks nothing, without an error.
 func flock(dir *os.File, how int) error {
 	for {
 		switch err := syscall.Flock(int(dir.Fd()), how); {

@@ -23,7 +23,7 @@ type Final struct {
 	Dir string
 	// Replaced is the run that has replaced the outputs; empty for none.
 	Replaced string
-	// Lost says of outputs, by their paths in the result, why they are not those of the run any more.
+	// Lost says, by the path of an output in the result, why the run's file is not there as it was.
 	Lost map[string]string
 }
 
@@ -277,7 +277,7 @@ func describeContract(c *contract.Recorded, finished bool, row func(name, text s
 func lostText(each record.Record, c *contract.Recorded) []string {
 	switch {
 	case each.State == record.Unreadable:
-		return []string{fmt.Sprint(each.Damage), "end what is left of it, and delete its record, with: sandbox rm " + each.ID}
+		return []string{fmt.Sprint(each.Damage), "end the run and delete its record with: sandbox rm " + each.ID}
 	case each.State != record.Lost:
 		return nil
 	}

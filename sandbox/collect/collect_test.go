@@ -100,7 +100,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestUnreadableDirectoryCounts: nobody knows what is in it.
+// TestUnreadableDirectoryCounts: nobody can count the files in it.
 func TestUnreadableDirectoryCounts(t *testing.T) {
 	var s SkipList
 	require.Zero(t, s.Count())

@@ -24,7 +24,7 @@ func (m Machine) deep(ctx context.Context, info engine.Info, plan spec.Spec) []F
 	if err != nil {
 		return []Finding{failed(check, err)}
 	}
-	defer remove() //nolint:errcheck // what is left is swept later
+	defer remove() //nolint:errcheck // a later sweep removes the rest
 	req := m.Request
 	req.Network = "none"
 	place := probe.Place{Runner: m.Runner, Request: req, Dir: dir, Machine: probe.Machine{

@@ -31,8 +31,8 @@ type Protected struct {
 	Output func(rel string) bool
 	// Filled reports whether a run has filled a directory as its ./final; nil means that none has.
 	Filled func(dir string) bool
-	// TempDir is the directory in it of the temporary files of jobs. A run may only have those of its own
-	// process. OwnTemp reports whether a path is or lies in one of these; nil means that none is.
+	// TempDir is the directory of temporary files of jobs. A run may only use the temporary files of its
+	// own process. OwnTemp reports whether a path is or lies in one of these; nil means that none is.
 	TempDir string
 	OwnTemp func(real string) bool
 }

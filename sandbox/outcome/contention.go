@@ -14,7 +14,7 @@ import (
 const (
 	busyShare    = 0.05
 	starvedShare = 0.5
-	// leastLacked is what nobody notices: every start waits for a moment.
+	// leastLacked is too short to notice: every start waits for a moment.
 	leastLacked = time.Second / 10
 )
 
@@ -25,7 +25,7 @@ func Contend(end engine.End, cpus float64) *result.Contention {
 	if !share.Known {
 		share.Available = time.Duration(cpus * float64(end.Duration))
 	}
-	// The control group knows for how long a thread waited, also one that has ended since.
+	// The control group also counts threads that have ended.
 	pressed := max(min(share.Pressure, share.Available-end.Usage.CPU), 0)
 	switch {
 	case !end.Reported:

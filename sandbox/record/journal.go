@@ -140,7 +140,7 @@ func (s *Store) State(id string) (State, error) {
 }
 
 // Look returns the journal and the state of one record as of one moment: another process may
-// claim the run at any time. A damaged journal only has what [Store.Journal] says.
+// claim the run at any time. A damaged journal has only the fields that [Store.Journal] names.
 func (s *Store) Look(id string) (Journal, State, error) {
 	r, note, err := s.read(id, briefForms)
 	return note, r.State, err
@@ -262,8 +262,8 @@ func ReadJSON(path string, into any) error {
 // run has no result, and its record says so.
 func WriteJSON(path string, value any) error { return writeJSON(path, value, false) }
 
-// WriteDurableJSON is [WriteJSON] for what nobody can find out again after a power cut. Each costs every run
-// two waits for the disk; docs/performance.md has what they cost.
+// WriteDurableJSON is [WriteJSON] for facts that nobody can find out again after a power cut. Each call
+// waits twice for the disk: for the file and for its directory. docs/performance.md has the costs.
 func WriteDurableJSON(path string, value any) error { return writeJSON(path, value, true) }
 
 func writeJSON(path string, value any, durable bool) error {

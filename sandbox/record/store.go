@@ -97,7 +97,7 @@ const (
 	Unreadable State = "unreadable"
 )
 
-// Abandoned reports whether there is no result to read, and no owner who could still write one.
+// Abandoned reports whether the result cannot be read and no owner can still write it.
 func (s State) Abandoned() bool { return s == Lost || s == Unreadable }
 
 // Record is one run on disk.
@@ -495,7 +495,7 @@ func (e *damageError) Error() string {
 }
 
 func (e *damageError) Hint() string {
-	return "end what is left of the run, and delete its record with its logs and outputs, with: sandbox rm " + e.id
+	return "end the run and delete its record, logs and outputs with: sandbox rm " + e.id
 }
 
 func (e *damageError) Is(target error) bool { return target == ErrUnreadable }

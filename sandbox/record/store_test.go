@@ -187,7 +187,7 @@ func TestRemove(t *testing.T) {
 }
 
 // TestDamagedRecordsAreListed: a damaged file is a state of its record, never an error of the others.
-// Only what a live process may still replace, and the plan and the journal of a run that has its
+// Only files that a live process may still replace, and the plan and the journal of a run that has its
 // result, make no record unreadable.
 func TestDamagedRecordsAreListed(t *testing.T) {
 	s := recordtest.Open(t)
@@ -239,7 +239,7 @@ func TestDamagedRecordsAreListed(t *testing.T) {
 			require.ErrorIs(t, s.Remove(id), record.ErrRunning, id)
 			continue
 		}
-		require.NoError(t, s.Remove(id), "what nobody can read can still be deleted: %s", id)
+		require.NoError(t, s.Remove(id), "an unreadable record can still be deleted: %s", id)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestStateDirectoryOfThisVersion(t *testing.T) {
 	require.ErrorIs(t, s.Remove("running"), record.ErrRunning)
 }
 
-// TestScriptIsNamedAsItsUserDoes: what ran was a copy of the script, under another name.
+// TestScriptIsNamedAsItsUserDoes: the run used a copy of the script, under another name.
 func TestScriptIsNamedAsItsUserDoes(t *testing.T) {
 	s := recordtest.Open(t)
 	recordtest.Write(t, s, recordtest.Run{ID: "r1", Owner: owner.This(), Job: spec.Job{Command: []string{"python3", "-u", "/work/solution.py", "/work/solution.py"},
@@ -422,7 +422,7 @@ func TestScriptIsNamedAsItsUserDoes(t *testing.T) {
 	for _, r := range []record.Record{brief, whole} {
 		require.Equal(t, "/home/ada/a.py", r.Script())
 		require.Equal(t, []string{"python3", "-u", "/home/ada/a.py", "/work/solution.py"}, r.Command())
-		require.Equal(t, "/work/solution.py", r.Spec.Job.Command[2], "what ran stays")
+		require.Equal(t, "/work/solution.py", r.Spec.Job.Command[2], "the command that ran stays")
 		require.Equal(t, filepath.Join(s.RecordDir("r1"), "program", "solution.py"), r.ProgramPath())
 	}
 	plain := record.Record{Spec: spec.Spec{Job: spec.Job{Command: []string{"python3", "/work/a.py"}, Script: "/home/ada/a.py"}}}

@@ -20,7 +20,8 @@ func (s *Store) TempDir() string { return filepath.Join(s.dir, "tmp") }
 var ownTemps sync.Map
 
 // IsOwnTemp reports whether a path with links resolved is or lies in a directory that this process has made
-// with [Store.Temp]. The others are of jobs of other processes, which may hold the answers of a task.
+// with [Store.Temp]. Other directories belong to jobs of other processes, and may hold the answers of a
+// task.
 func (s *Store) IsOwnTemp(real string) bool {
 	tmp := fsx.RealPath(s.TempDir())
 	rel, err := filepath.Rel(tmp, real)
@@ -105,8 +106,8 @@ func (s *Store) sweepTemp(dir string) (err error) {
 }
 
 // needsTemp reports whether a run that is not settled has files below a directory in its container. A run
-// that has a result may be one: the program of a lost engine may run. The script is none of the files: the
-// record has a copy.
+// with a result may need them: the program of a lost engine may run. The script does not count: the record
+// has a copy.
 func (s *Store) needsTemp(dir string) (bool, error) {
 	entries, err := os.ReadDir(s.openDir())
 	if errors.Is(err, fs.ErrNotExist) {

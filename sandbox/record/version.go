@@ -26,8 +26,8 @@ var versioned = []string{"locks", "open", "pool", "pool.sock", "runs", StateFile
 // VersionError reports a state directory of another version. Its records cannot be used.
 type VersionError struct {
 	Dir string
-	// Version is that of the directory. It is empty for records from before there were versions, and if
-	// [StateFile] is damaged.
+	// Version is the version of the directory. It is empty for records from before there were versions,
+	// and if [StateFile] is damaged.
 	Version string
 	Damaged bool
 	// Records are the paths to delete for an empty directory of this version.

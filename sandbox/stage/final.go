@@ -185,7 +185,7 @@ func handBack(root *os.Root, owner record.Ownership) (fsx.HandedBack, error) {
 		return fsx.HandedBack{}, nil // the files of another user, who keeps them
 	}
 	if owner.Dir != nil {
-		// One that was moved is handed back where it is now, if it is still open.
+		// A directory that was moved is handed back where it is now, if it is still open.
 		if err := owner.Dir.LetIn(owner.Path); err != nil && !(errors.Is(err, fsx.ErrReplaced) && owner.Dir.Is(root)) {
 			return fsx.HandedBack{}, err
 		}

@@ -85,7 +85,7 @@ func reclaimUnknown(store *record.Store, id string, mayHaveRun bool) error {
 	case lent:
 		return nil
 	case mayHaveRun:
-		return imageOf(store.RecordDir(id)).Unmount() // what is in it stays
+		return imageOf(store.RecordDir(id)).Unmount() // the files in it stay
 	}
 	return imageOf(store.RecordDir(id)).Remove() // the program never had it
 }

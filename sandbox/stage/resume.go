@@ -100,8 +100,8 @@ func resumeFinal(s *Stage, journal record.Journal, started bool) (*final, error)
 	return f, nil
 }
 
-// giveWay takes ./final of the record, if something that is no directory took the place of the ./final
-// of the caller: nothing is written there, or read.
+// giveWay takes the ./final of the record if something that is not a directory took the place of the
+// ./final of the caller: nothing is written there, or read.
 func (f *final) giveWay(s *Stage, started bool) error {
 	info, err := os.Lstat(f.path)
 	if err != nil || info.IsDir() || f.lock == nil {
@@ -110,9 +110,9 @@ func (f *final) giveWay(s *Stage, started bool) error {
 	own, kind := filepath.Join(s.Dir, record.OwnFinal), fsx.Kind(info.Mode().Type())
 	switch backup := f.backupPath(); {
 	case started:
-		s.Warn("final %q was replaced by %s before the outputs were collected; what is collected is in %s", f.path, kind, own)
+		s.Warn("final %q was replaced by %s before the outputs were collected; the collected files are in %s", f.path, kind, own)
 	case fsx.IsDir(backup):
-		s.Warn("final %q was replaced by %s: what lay in it before is in %s", f.path, kind, backup)
+		s.Warn("final %q was replaced by %s: the earlier files are in %s", f.path, kind, backup)
 		f.backup = ""
 	}
 	f.path, f.owner, f.noted, f.granted = own, record.Ownership{}, false, false

@@ -224,12 +224,12 @@ type Left struct {
 // mayStillRun says why the outputs of a lost run are not collected.
 const mayStillRun = "the program may still run: its outputs were not collected"
 
-// ErrLeft is the cause of a context of [Stage.Collect] that another process calls again: what this one
-// has found is not used.
+// ErrLeft is the cause of a context of [Stage.Collect] when another process is to collect instead. The
+// results of this call are not used.
 var ErrLeft = errors.New("is left to the next process that adopts it")
 
-// CanLeave reports whether Collect can be left to another process at any moment: nobody copies twice
-// what is in a file system of the run's own.
+// CanLeave reports whether Collect can be left to another process at any moment: the files in a file
+// system of the run's own cannot be copied twice.
 func (s *Stage) CanLeave() bool { return s.bound.image == nil }
 
 // Collect lists the outputs in ./final and the changes in the working copies. Started says

@@ -76,9 +76,10 @@ Only script is required; a relative one is relative to the list.
 --json prints one evaluation per line, in the order of the scripts. --json-lines prints
 each when its script has ended, those that the results file has first.
 
-Ctrl-C asks what runs to end, and keeps what it did as not conclusive; a second one, a
-second later or more, ends it at once. When --budget is used up, what runs is ended in
-the same way. With --fail-fast and --max-failures what runs continues to its end.
+Ctrl-C asks the running programs to end, and keeps their work as not conclusive. A
+second Ctrl-C, at least a second later, ends them at once. When --budget is used up,
+the running programs are ended in the same way. With --fail-fast and --max-failures the
+running programs continue to their end.
 
 The exit code is 0 when every script has a conclusive result, good or bad; 1 when
 too many scripts failed; 124 when the budget is used up; 125 when the sandbox

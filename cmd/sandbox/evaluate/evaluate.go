@@ -103,7 +103,8 @@ scores what the script left in final/; only that one sees the answers. With --de
 which gets {"script": ..., "error": ..., "traceback": ...} as JSON on stdin and
 prints the repaired script.
 
-Ctrl-C asks what runs to end; a second one, a second later or more, ends it at once.
+Ctrl-C asks the running program to end. A second Ctrl-C, at least a second later, ends
+it at once.
 
 The exit code is the script's, with the exceptions of 'sandbox run', and 1 when the
 script was refused, left a traceback, its submission is wrong or its grading failed.

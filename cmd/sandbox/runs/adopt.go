@@ -26,12 +26,12 @@ runs until its end or its time limit, and the engine keeps its output. This comm
 waits for the end, shows the output from its beginning, collects the outputs and writes
 the result, as 'sandbox run' would have done. The result says that it was recovered.
 
-Ctrl-C asks the program to end and keeps what it did; a second one, a second later or
-more, ends it at once. A run whose process lives is refused. A program that was never
+Ctrl-C asks the program to end and keeps its outputs. A second Ctrl-C, at least a second
+later, ends it at once. A run whose process lives is refused. A program that was never
 started has a result that says so, and ./final is as it was before.
 
-A run whose record is damaged has no result: what the engine has of it is removed, ./final is
-handed back with the files in it, and the record stays.
+A run whose record is damaged has no result. Its container and volume are removed,
+./final is handed back with its files, and the record stays.
 
 A run with the status engine_lost can be adopted again once its engine is back: it gets
 another result if the engine knows the end of its program by now.

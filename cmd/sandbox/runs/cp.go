@@ -113,8 +113,9 @@ type copyOut struct {
 	ctx  context.Context //nolint:containedctx // of this one copy
 	from *os.Root
 	run  string
-	// sums are the hashes of the outputs of a finished run, and seen are those that are there. With
-	// strict set nothing else is copied: the directory is not evalbox's own, and may have files of others.
+	// sums are the hashes of the outputs of a finished run, and seen are the outputs that are still there.
+	// With strict set nothing else is copied: the directory is not evalbox's own, and may have files of
+	// others.
 	sums   map[string]string
 	seen   map[string]bool
 	strict bool

@@ -64,7 +64,8 @@ func nowIn(store *record.Store, each record.Record) render.Final {
 }
 
 // isGone reports whether an error says that a path does not exist, because nothing has its name or
-// because something on the way is no directory. Other paths cannot be read, which says nothing.
+// because something on the way is not a directory. Any other error means only that the path cannot
+// be read.
 func isGone(err error) bool {
 	var other *fsx.NotDirectoryError
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &other)

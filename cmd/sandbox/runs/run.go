@@ -63,8 +63,8 @@ refused, 126 and 127 the command cannot be executed or does not exist, 130
 interrupted, 137 out of memory, 1 disk or output limit (though the program then
 exited with 0), 2 wrong usage.
 
-Ctrl-C asks the program to end and keeps what it did; a second one, a second later or
-more, ends it at once.`,
+Ctrl-C asks the program to end and keeps its outputs. A second Ctrl-C, at least a second
+later, ends it at once.`,
 		Example: `  sandbox run train.py --epochs 3
   sandbox run --input data --final out --memory 8g --timeout 2h train.py
   sandbox run --input data --alias /kaggle/input=input --alias submission.csv=final/submission.csv solve.py

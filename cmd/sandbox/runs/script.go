@@ -35,7 +35,7 @@ func scriptOfStdin(s settings.Settings, in io.Reader) (path string, clean func()
 	if err != nil {
 		return "", func() {}, fmt.Errorf("keeping the script from stdin: %w", err)
 	}
-	clean = func() { _ = remove() } // what is left is swept later
+	clean = func() { _ = remove() } // a later sweep removes the rest
 	path = filepath.Join(dir, stdinScript)
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return "", clean, fmt.Errorf("keeping the script from stdin: %w", err)

@@ -157,7 +157,7 @@ func (x *run) probe(ctx context.Context, bins []string) (map[string]string, erro
 }
 
 // parseProbe reads the lines of the probe. They are untrusted: the first clean line of each
-// known name counts. It is complete if each tool told its version.
+// known name counts. The answer is complete if each tool printed its version.
 func parseProbe(text string) (found map[string]string, complete bool) {
 	found, complete = map[string]string{}, true
 	for line := range strings.Lines(text) {

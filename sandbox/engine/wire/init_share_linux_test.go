@@ -83,7 +83,7 @@ func TestShareOfThreads(t *testing.T) {
 	assert.InDelta(t, r.Usage.CPU.Seconds(), r.Share.Ran.Seconds(), 0.1, "%+v", r)
 }
 
-// TestAvailable: what processors were idle for, nobody took from a program.
+// TestAvailable: nobody took idle processor time from a program.
 func TestAvailable(t *testing.T) {
 	c := newContainer(t)
 	c.ready()

@@ -95,9 +95,9 @@ type Share struct {
 	Ran, Waited time.Duration
 	// Lacked is the part of Waited that the program could have used within its limit of
 	// processors, each second by itself: threads that wait for each other, or for one processor
-	// while another one is idle, lack nothing.
+	// while another processor is idle, lack nothing.
 	Lacked time.Duration
-	// Available is what it could have used in all.
+	// Available is the processor time that it could have used in all.
 	Available time.Duration
 	// Gap is the time in which not even init ran: the container was frozen. If Known is not set,
 	// init may have waited for a processor instead.

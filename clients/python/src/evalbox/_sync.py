@@ -85,7 +85,8 @@ class Run(Generic[E, T]):
         return self._reader.finish(self._process.returncode)
 
     def stop(self) -> None:
-        """Asks the program to end, and keeps what it did: see `result`. Again, a second later or more, it ends at once."""
+        """Asks the program to end, and keeps its outputs: see `result`. A second call, at least a second later, ends it
+        at once."""
         if not self._over:
             self._process.send_signal(signal.SIGTERM)
 
