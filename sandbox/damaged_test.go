@@ -159,7 +159,7 @@ func TestDamagedRecords(t *testing.T) {
 			req := command("true")
 			req.ID, req.Final = "other", d.out
 			_, err := d.Run(t.Context(), req)
-			require.ErrorContains(t, err, "other", "the ID is taken")
+			require.ErrorContains(t, err, "a run with this ID is recorded already")
 			req.ID = "next"
 			d.fake.Do(func(f *enginetest.Fake) { f.Program = nil })
 			_, err = d.Run(t.Context(), req)
@@ -241,7 +241,7 @@ func TestUnreadableKeepsItsHoldUntilItsContainerIsGone(t *testing.T) {
 
 // TestDamagedRecordOfALiveRun: it is running, and its result makes it whole but for the damage.
 func TestDamagedRecordOfALiveRun(t *testing.T) {
-	for _, file := range []string{record.JournalFile, record.SpecFile} {
+	for file, refusal := range map[string]error{record.JournalFile: record.ErrUnreadable, record.SpecFile: record.ErrRunning} {
 		t.Run(file, func(t *testing.T) {
 			w := newWorker()
 			fake := enginetest.NewFake(w.program)
@@ -257,7 +257,7 @@ func TestDamagedRecordOfALiveRun(t *testing.T) {
 				_, err = r.GC(t.Context(), GCOptions{})
 				require.NoError(t, err)
 				_, err = r.Adopt(t.Context(), "r1")
-				require.Error(t, err)
+				require.ErrorIs(t, err, refusal)
 				require.ErrorIs(t, r.store.Remove("r1"), record.ErrRunning)
 				close(w.letGo)
 			}
