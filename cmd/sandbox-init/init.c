@@ -9,8 +9,6 @@
  * checks the deadline. */
 #include "init.h"
 
-#include <linux/sched.h>
-
 __asm__(".global _start\n"
 	"_start:\n"
 #if defined(__x86_64__)
@@ -600,6 +598,7 @@ static void launch(void)
 		/* Only init's end: a program does not expect EAGAIN on its stdin. */
 		sys3(fcntl, in[1], F_SETFL, O_NONBLOCK);
 	}
+	use_ids(OF_PROGRAM);
 	begin();
 	if (r >= 0) {
 		stage = ST_FORK;
@@ -764,10 +763,8 @@ static void close_inherited(u32 fd)
  * limit. Threads of init cannot be killed individually. */
 static void occupy(int places)
 {
-	const long thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-
 	for (; places > 0; places--) {
-		long number = new_idler(thread);
+		long number = new_thread(THREAD_OF_INIT, PAUSE);
 		if (number < 0)
 			complain("sandbox-init: no threads\n");
 		last_of_init = (u32)number; /* IDs ascend */
@@ -886,6 +883,7 @@ void __attribute__((noreturn, used)) start(long *stack)
 		leave(REFUSES);
 	prepare(arguments);
 	greet(arguments);
+	use_ids(OF_WARM_UP); /* while the controller reads the greeting */
 	open_counters();
 	sched_open();
 	await_job(arguments);

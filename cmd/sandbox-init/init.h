@@ -122,6 +122,10 @@ extern struct waiter {
 	u8 reason[MOST_REASON];
 } waiter;
 void waiter_start(struct job *job);
+/* Last digits of process IDs, in hexadecimal: a warm-up, which never becomes the program, has the ID
+ * before the program's. */
+enum { OF_PROGRAM = 0, OF_WARM_UP = 15 };
+void use_ids(u32 next);
 void waiter_read(void);
 void waiter_drain(void);
 void waiter_ask(const struct job *job);

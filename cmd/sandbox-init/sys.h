@@ -14,6 +14,7 @@
 #include <linux/mman.h>
 #include <linux/prctl.h>
 #include <linux/resource.h>
+#include <linux/sched.h>
 #include <linux/signalfd.h>
 #include <linux/wait.h>
 
@@ -76,9 +77,18 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f)
 #define sys4(name, a, b, c, d) sys6(__NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define sys5(name, a, b, c, d, e) sys6(__NR_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 
-/* new_idler starts a thread that waits forever, and returns its ID. The thread needs no
- * stack: it only makes system calls. */
-static inline long new_idler(long flags)
+/* PAUSE is a system call that waits forever. */
+#if defined(__x86_64__)
+#define PAUSE __NR_pause
+#else
+#define PAUSE __NR_ppoll
+#endif
+
+#define THREAD_OF_INIT (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
+
+/* new_thread starts a thread that makes one system call again and again, all of whose arguments are
+ * unimportant, and returns its ID. The thread needs no stack. */
+static inline long new_thread(long flags, long call)
 {
 #if defined(__x86_64__)
 	register long r10 __asm__("r10") = 0;
@@ -87,12 +97,12 @@ static inline long new_idler(long flags)
 	__asm__ volatile("syscall\n\t"
 			 "test %%rax, %%rax\n\t"
 			 "jnz 1f\n"
-			 "0:\tmov %[pause], %%eax\n\t"
+			 "0:\tmov %[call], %%rax\n\t"
 			 "syscall\n\t"
 			 "jmp 0b\n"
 			 "1:"
 			 : "=a"(result)
-			 : "a"(__NR_clone), "D"(flags), "S"(0L), "d"(0L), "r"(r10), "r"(r8), [pause] "i"(__NR_pause)
+			 : "a"(__NR_clone), "D"(flags), "S"(0L), "d"(0L), "r"(r10), "r"(r8), [call] "r"(call)
 			 : "rcx", "r11", "memory", "cc");
 	return result;
 #elif defined(__aarch64__)
@@ -105,12 +115,12 @@ static inline long new_idler(long flags)
 	__asm__ volatile("svc 0\n\t"
 			 "cbnz x0, 1f\n"
 			 "0:\tmov x0, #0\n\t"
-			 "mov x8, %[ppoll]\n\t" /* the other arguments are zero already */
+			 "mov x8, %[call]\n\t" /* the other arguments are zero already */
 			 "svc 0\n\t"
 			 "b 0b\n"
 			 "1:"
 			 : "+r"(x0)
-			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), [ppoll] "i"(__NR_ppoll)
+			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), [call] "r"(call)
 			 : "memory", "cc");
 	return x0;
 #endif

@@ -411,3 +411,31 @@ func ticks(t *testing.T, c *container) (n int) {
 	require.NoError(t, err)
 	return user + system
 }
+
+// TestProcessID: the program has the same ID, however many processes and threads there were before,
+// and after a warm-up.
+func TestProcessID(t *testing.T) {
+	warmUp := &Wait{Args: []string{"true"}, Dir: "/", Patience: patience}
+	for name, test := range map[string]struct {
+		before    string
+		arguments []string
+		wait      *Wait
+	}{
+		"nothing":        {},
+		"two processes":  {before: "sh -c '(:); (:); exec \"$@\"' sh"},
+		"five processes": {before: "sh -c '(:); (:); (:); (:); (:); exec \"$@\"' sh"},
+		"idle threads":   {arguments: InitArguments(1)},
+		"a warm-up":      {wait: warmUp},
+		"all of it":      {before: "sh -c '(:); exec \"$@\"' sh", arguments: InitArguments(4), wait: warmUp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tappedContainer(t, test.before, func(r *Receiver) io.Writer { return r.Stdout() }, test.arguments...)
+			if test.wait != nil {
+				c.await(*test.wait)
+			}
+			c.begin(sh("echo $$; sh -c 'echo $$'; :"))
+			requireExit(t, c, c.end(), 0)
+			require.Equal(t, "16\n17\n", c.outText.String())
+		})
+	}
+}
