@@ -35,7 +35,8 @@ func TestContainersOfAClassRunAnyOfItsJobs(t *testing.T) {
 	})
 	dir := t.TempDir()
 	for name, jobs := range map[string][2]spec.Spec{"first-second": {first, second}, "second-first": {second, first}} {
-		c, err := fake.Prepare(t.Context(), jobs[0].Class, engine.Meta{Name: name, Sources: engine.Sources{spec.RoleInput: dir, spec.RoleFinal: dir}})
+		c, err := fake.Prepare(t.Context(), jobs[0].Class, engine.Meta{Name: name,
+			Sources: engine.Sources{spec.RoleInput: dir, spec.RoleFinal: dir, spec.RolePasswd: dir, spec.RoleGroup: dir}})
 		require.NoError(t, err)
 		var stdout bytes.Buffer
 		require.NoError(t, c.Start(t.Context(), jobs[1].Job, engine.Streams{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stdout}))

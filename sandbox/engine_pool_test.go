@@ -32,7 +32,7 @@ import (
 // marker leaves a mark in every place that a program can write to, after it has looked for the marks
 // of others there. It prints what it finds, and what its container is like.
 const marker = `
-import ctypes, glob, json, os, resource, signal, socket, sys
+import ctypes, glob, json, os, pwd, resource, signal, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
 mark = sys.argv[1]
 seen = {}
@@ -121,7 +121,7 @@ attempt("umask", lambda: os.umask(0o22))
 attempt("priority", lambda: [os.nice(0), open("/proc/self/oom_score_adj").read(), os.sched_getscheduler(0), len(os.sched_getaffinity(0))])
 attempt("status", lambda: [line for line in open("/proc/self/status").read().splitlines() if line.split(":")[0] in
     ("Umask", "TracerPid", "Groups", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters", "NSsid")])
-attempt("identity", lambda: [os.getpid() == os.getpgrp(), os.getppid(), os.getsid(0), os.getgroups(), os.uname().nodename, os.getcwd()])
+attempt("identity", lambda: [os.getpid(), os.getpgrp(), pwd.getpwuid(os.getuid())[0], os.getppid(), os.getsid(0), os.getgroups(), os.uname().nodename, os.getcwd()])
 attempt("cgroup", lambda: open("/proc/self/cgroup").read().count("\n"))
 attempt("mounts", lambda: sorted(" ".join(line.split()[4:6]) for line in open("/proc/self/mountinfo")))
 attempt("files", lambda: sorted((path, oct(os.lstat(path).st_mode)) for path in ("/tmp", ".", "/dev/shm", "final", "input", sys.argv[0])))

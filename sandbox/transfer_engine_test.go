@@ -126,6 +126,19 @@ open("final/a", "w").write("a"); open("final/z", "w").write("z")
 	}
 }
 
+// TestEngineProgramIsTheSameInEachRun: programs print their user's name and their process ID.
+func TestEngineProgramIsTheSameInEachRun(t *testing.T) {
+	t.Parallel()
+	bound, copied, _ := inBothWays(t, python(t, `
+import getpass, grp, os, pwd
+del os.environ["USER"], os.environ["LOGNAME"]
+print(os.getpid(), getpass.getuser(), pwd.getpwuid(os.getuid()).pw_dir, grp.getgrgid(os.getgid()).gr_name)`))
+	for _, res := range []*result.Result{bound, copied} {
+		require.Equal(t, result.StatusExited, res.Status, res.Stderr)
+		require.Equal(t, "16 sandbox /tmp sandbox\n", res.Stdout)
+	}
+}
+
 // TestEngineCopyTellsOfWhatHasNoPath: the engine cannot name what lies deeper than
 // a path can be long.
 func TestEngineCopyTellsOfWhatHasNoPath(t *testing.T) {

@@ -29,6 +29,7 @@ const (
 	FinalDir = "out/final"
 	TreesDir = "out/trees"
 	// MountsDir holds further files and directories. EmptyFile hides files.
+	// Files of accounts have their role as their name.
 	MountsDir = "mounts"
 	EmptyFile = "empty"
 )
@@ -78,8 +79,16 @@ func (p *Packer) File(name string, root *os.Root, from string) error {
 }
 
 // Empty adds an empty file that belongs to the user root.
-func (p *Packer) Empty(name string) error {
-	return p.w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o444, ModTime: time.Unix(0, 0), Format: tar.FormatPAX})
+func (p *Packer) Empty(name string) error { return p.Text(name, "") }
+
+// Text adds a file with this text that belongs to the user root.
+func (p *Packer) Text(name, text string) error {
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o444, Size: int64(len(text)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	if err := p.w.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := io.WriteString(p.w, text)
+	return err
 }
 
 // Tree adds the entries below root: directories, regular files, and links as links. A file

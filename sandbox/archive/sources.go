@@ -27,6 +27,8 @@ func Sources(root string, plan spec.Spec) map[string]string {
 			paths[spec.RoleInput] = path.Join(root, InputDir)
 		case spec.RoleFinal:
 			paths[spec.RoleFinal] = path.Join(root, FinalDir)
+		case spec.RolePasswd, spec.RoleGroup:
+			paths[bind.Role] = path.Join(root, bind.Role)
 		}
 	}
 	return paths

@@ -25,6 +25,9 @@ func planCommand(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, e
 		{Role: spec.RoleInput, Target: spec.InputDir, ReadOnly: true, Claim: layout.Claim},
 		{Role: spec.RoleFinal, Target: spec.FinalDir},
 	}
+	for _, f := range spec.AccountFiles("") {
+		binds = append(binds, spec.Bind{Role: f.Role, Target: f.Target, ReadOnly: true})
+	}
 	switch {
 	case len(req.Interpreter) > 0 && (layout.Script == "" || req.Interpreter[0] == ""):
 		return nil, nil, &policy.FieldError{Field: "interpreter", Rule: "must be a command that runs a script"}

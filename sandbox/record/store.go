@@ -67,15 +67,16 @@ const (
 	// mounted.
 	DiskImage = "disk.img"
 	DiskDir   = "disk"
-	// EgressDir, HoldDir and WatchDir are mounted while a run with a proxy, or an observed
-	// one, goes on. No program can write there.
-	EgressDir = "egress"
-	HoldDir   = "hold"
-	WatchDir  = "watch"
+	// AccountsDir, EgressDir, HoldDir and WatchDir are mounted during a run; the last three in a
+	// run with a proxy, or in an observed one. No program can write there.
+	AccountsDir = "accounts"
+	EgressDir   = "egress"
+	HoldDir     = "hold"
+	WatchDir    = "watch"
 )
 
-// MountedDirs are directories that only exist while their run goes on.
-var MountedDirs = []string{EgressDir, HoldDir, WatchDir}
+// MountedDirs are directories that only exist during their run.
+var MountedDirs = []string{AccountsDir, EgressDir, HoldDir, WatchDir}
 
 // Store is the records of runs: one directory per run below runs/ of the state directory.
 // Methods may be called concurrently, also by several processes.

@@ -210,6 +210,9 @@ const (
 	RoleTree    = "tree"
 	// RoleEmpty is the role of the empty file that hides files.
 	RoleEmpty = "empty"
+	// RolePasswd and RoleGroup are the roles of [AccountFiles].
+	RolePasswd = "passwd"
+	RoleGroup  = "group"
 )
 
 // NumberedRole is the role of the mount, tree or monitored path with this number.

@@ -64,9 +64,7 @@ func packAhead(s *Stage) (io.Reader, error) {
 		errs = append(errs, p.to.Dir(name, 0, 0, 0o555), p.points(name, pointsOf(s.Plan, target)))
 	}
 	empty(archive.InputDir, spec.InputDir)
-	if len(s.Plan.Class.Masks) > 0 {
-		errs = append(errs, p.to.Empty(archive.EmptyFile))
-	}
+	errs = append(errs, p.ownFiles())
 	if len(s.Plan.Job.Mounts) > 0 {
 		errs = append(errs, p.to.Dir(archive.MountsDir, 0, 0, 0o555))
 	}
@@ -103,12 +101,20 @@ func (p *packing) input(ctx context.Context) error {
 	}))
 }
 
-// mounts packs the file that hides others, and the further mounts.
-func (p *packing) mounts(ctx context.Context) error {
+// ownFiles packs the file that hides others, and the files of accounts.
+func (p *packing) ownFiles() (err error) {
 	if len(p.Plan.Class.Masks) > 0 {
-		if err := p.to.Empty(archive.EmptyFile); err != nil {
-			return err
-		}
+		err = p.to.Empty(archive.EmptyFile)
+	}
+	for _, f := range spec.AccountFiles(p.Plan.Class.User) {
+		err = errors.Join(err, p.to.Text(f.Role, f.Text))
+	}
+	return err
+}
+
+func (p *packing) mounts(ctx context.Context) error {
+	if err := p.ownFiles(); err != nil {
+		return err
 	}
 	if len(p.Plan.Job.Mounts) == 0 {
 		return nil

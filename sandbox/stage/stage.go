@@ -210,7 +210,8 @@ func (s *Stage) openSources() error {
 	return s.openMounts()
 }
 
-// openMounts makes the file that hides others, and the mount points in an empty input.
+// openMounts makes the file that hides others, the files of accounts, and the mount points in an
+// empty input.
 func (s *Stage) openMounts() error {
 	for i, m := range s.Plan.Job.Mounts {
 		s.Sources[spec.NumberedRole(spec.RoleMount, i)] = m.Source
@@ -220,6 +221,9 @@ func (s *Stage) openMounts() error {
 		s.Sources[spec.RoleEmpty] = filepath.Join(s.Dir, record.EmptyFile)
 		err = fsx.WriteReadable(s.Sources[spec.RoleEmpty], "")
 	}
+	if !s.Copied() {
+		err = errors.Join(err, s.openAccounts())
+	}
 	if err == nil && s.Plan.Job.Input == "" && !s.Copied() {
 		err = fsx.MakePoints(s.Sources[spec.RoleInput], pointsOf(s.Plan, spec.InputDir))
 	}
@@ -227,6 +231,17 @@ func (s *Stage) openMounts() error {
 		return record.StateError(s.Dir, "cannot be written", err)
 	}
 	return nil
+}
+
+// openAccounts makes the files that name the program's user.
+func (s *Stage) openAccounts() error {
+	dir := filepath.Join(s.Dir, record.AccountsDir)
+	err := os.Mkdir(dir, 0o700)
+	for _, f := range spec.AccountFiles(s.Plan.Class.User) {
+		s.Sources[f.Role] = filepath.Join(dir, f.Role)
+		err = errors.Join(err, fsx.WriteReadable(s.Sources[f.Role], f.Text))
+	}
+	return err
 }
 
 // reserveSpace checks that the disk of the record has room, and sets space aside.
@@ -367,7 +382,7 @@ func (s *Stage) Close() error {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, s.final.close())
+	errs = append(errs, os.RemoveAll(filepath.Join(s.Dir, record.AccountsDir)), s.final.close())
 	for _, t := range s.trees {
 		errs = append(errs, t.root.Close())
 		if t.inside != nil && t.inside != t.root {

@@ -52,8 +52,9 @@ func TestStageOfARunThatNamesNothing(t *testing.T) {
 	require.NoError(t, err)
 	record := filepath.Join(store.Dir(), "runs", "r1")
 	require.Equal(t, record, w.Dir)
-	require.Equal(t, engine.Sources{spec.RoleInput: record + "/input", spec.RoleFinal: record + "/final"}, w.Sources)
-	require.Equal(t, []string{"final", "input", "journal.json", "reserve"}, treetest.Everything(t, record))
+	require.Equal(t, engine.Sources{spec.RoleInput: record + "/input", spec.RoleFinal: record + "/final",
+		spec.RolePasswd: record + "/accounts/passwd", spec.RoleGroup: record + "/accounts/group"}, w.Sources)
+	require.Equal(t, []string{"accounts", "accounts/group", "accounts/passwd", "final", "input", "journal.json", "reserve"}, treetest.Everything(t, record))
 	info, err := os.Stat(filepath.Join(record, "reserve"))
 	require.NoError(t, err)
 	require.Equal(t, int64(resultReserve), info.Size(), "room for the result is set aside")
