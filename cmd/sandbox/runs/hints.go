@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/terminal"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
@@ -25,6 +26,11 @@ type surroundings struct {
 	// imageWith is an image of the catalog, other than the run's, that has one of these packages;
 	// empty if none is known.
 	imageWith func(packages []string) string
+	// linkOut is the first symbolic link on a path below a directory of the host that leads out of
+	// the directory; empty if there is none.
+	linkOut func(dir, below string) (link, target string)
+	// begin is the beginning of a file of the host; empty if it cannot be read.
+	begin func(path string) []byte
 }
 
 // Failures that the last lines of stderr show.
@@ -33,6 +39,14 @@ var (
 	noFile      = pattern(`(?m)^FileNotFoundError: \[Errno 2\] No such file or directory: '([^'\n]{1,255})'`)
 	notWritable = pattern(`(?m)^(?:PermissionError: \[Errno 13\] Permission denied|OSError: \[Errno 30\] Read-only file system): '([^'\n]{1,255})'`)
 	noSpace     = pattern(`(?m)^OSError: \[Errno 28\] No space left on device(?:: '([^'\n]{1,255})')?`)
+	inShared    = pattern(`/dev/shm/|SemLock`)
+	noShared    = pattern(`\bBus error\b|unable to allocate shared memory|out of shared memory`)
+	crossDevice = pattern(`(?i)cross-device link(?:[^\n]{1,300}? -> '([^'\n]{1,255})')?`)
+	busy        = pattern(`(?m)(?:^OSError: \[Errno 16\] Device or resource busy: |^rm: cannot remove )'([^'\n]{1,255})'`)
+	noInput     = pattern(`(?m)^EOFError: EOF when reading a line`)
+	noEnv       = pattern(`(?m)^(?:/\S{1,100}/)?env: (?:can't execute )?['‘]?([\w./+-]{1,100})(\\r|\r)?['’]?: No such file or directory$`)
+	noCommand   = pattern(`(?m)^\S{1,100}: (?:(?:line )?\d{1,9}: )?(?:\S{1,100}: )?([\w./+-]{1,100})(\^M|\r)?: (?:(?:command )?not found|bad interpreter: No such file or directory|cannot execute: required file not found)$`)
+	marked      = pattern(`(?m)^(\S{1,100}): (?:line )?1: \x{feff}#!`)
 	noNetwork   = pattern(`Temporary failure in name resolution|Name or service not known|Network is unreachable|Could not resolve host|Failed to resolve`)
 	noGPU       = pattern(`No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device|CUDA_ERROR_NO_DEVICE|torch\.cuda\.is_available\(\) is False`)
 )
@@ -47,22 +61,59 @@ const mostRead = 16 << 10
 // hints explain the failures that beginners meet first, and what to do about them. They guess from
 // what the program printed, so they are for people only. The lines are harmless for a terminal.
 func hints(res *result.Result, req sandbox.Request, s surroundings) []string {
-	if res.Status != result.StatusExited || !res.IsError {
-		return nil
-	}
-	tail := res.Stderr[max(0, len(res.Stderr)-mostRead):]
 	var all []string
+	switch {
+	case !res.IsError:
+		return nil
+	case res.Status == result.StatusStartFailed:
+		all = append(all, startHint(res, req, s))
+	case res.Status == result.StatusExited, res.Status == result.StatusSignaled:
+		all = printed(res, req, s)
+	}
+	all = slices.DeleteFunc(all, func(line string) bool { return line == "" })
+	for i, line := range all {
+		all[i] = "hint: " + terminal.Line(line)
+	}
+	return all
+}
+
+// printed are the hints that follow from the end of stderr.
+func printed(res *result.Result, req sandbox.Request, s surroundings) (all []string) {
+	tail := res.Stderr[max(0, len(res.Stderr)-mostRead):]
 	if m := last(noModule(), tail); m != nil {
 		all = append(all, moduleHint(m[1], req, s))
 	}
 	if m := last(noFile(), tail); m != nil {
-		all = append(all, fileHint(m[1], req, s))
+		if strings.Contains(tail, "in _execute_child") && !strings.Contains(m[1], "/") {
+			all = append(all, programHint(m[1], res, req, s))
+		} else {
+			all = append(all, fileHint(m[1], req, s))
+		}
+	}
+	for _, missing := range []*regexp.Regexp{noEnv(), noCommand()} {
+		switch m := last(missing, tail); {
+		case m == nil:
+		case m[2] != "":
+			all = append(all, returnHint("a line with "+m[1], "FILE"))
+		default:
+			all = append(all, programHint(m[1], res, req, s))
+		}
+	}
+	if m := last(marked(), tail); m != nil {
+		all = append(all, markHint(m[1], hostFile(m[1], req)))
 	}
 	if m := last(notWritable(), tail); m != nil {
 		all = append(all, writeHint(m[1]))
 	}
-	if m := last(noSpace(), tail); m != nil {
-		all = append(all, spaceHint(m[1], req))
+	all = append(all, roomHint(tail, res, req))
+	if m := last(crossDevice(), tail); m != nil {
+		all = append(all, crossHint(m[1]))
+	}
+	if m := last(busy(), tail); m != nil {
+		all = append(all, busyHint(m[1], req))
+	}
+	if noInput().MatchString(tail) {
+		all = append(all, inputHint(req))
 	}
 	if req.Egress == nil && cmp.Or(req.Network, "none") == "none" && noNetwork().MatchString(tail) {
 		all = append(all, "this run has no network: permit a host with --allow-host HOST")
@@ -70,11 +121,111 @@ func hints(res *result.Result, req sandbox.Request, s surroundings) []string {
 	if req.GPUs == "" && noGPU().MatchString(tail) {
 		all = append(all, "this run has no GPU: --gpus 1, or --gpus all")
 	}
-	all = slices.DeleteFunc(all, func(line string) bool { return line == "" })
-	for i, line := range all {
-		all[i] = "hint: " + terminal.Line(line)
-	}
 	return all
+}
+
+// inContainer is the absolute path of a name that a program uses, as if it stayed in its working directory,
+// behind the aliases of the run.
+func inContainer(name string, req sandbox.Request) string {
+	full := absoluteIn(name)
+	for _, a := range req.Aliases {
+		if alias := absoluteIn(a.Name); spec.Within(full, alias) {
+			return path.Join(spec.WorkDir, a.Target, spec.Rel(full, alias))
+		}
+	}
+	return full
+}
+
+func absoluteIn(name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(spec.WorkDir, name)
+}
+
+// behind is the source on the host of what the container has at a path, and the path below it; both are
+// empty if neither the input nor a mount is there.
+func behind(full string, req sandbox.Request) (source, below string) {
+	for _, m := range append([]sandbox.Mount{{Source: req.Input, Target: spec.InputDir}}, req.Mounts...) {
+		if target := absoluteIn(m.Target); m.Source != "" && spec.Within(full, target) {
+			return m.Source, spec.Rel(full, target)
+		}
+	}
+	return "", ""
+}
+
+// mark is the byte order mark.
+const mark = "\ufeff"
+
+// hostFile is the file on the host that the container has at a path; FILE if it is not known.
+func hostFile(name string, req sandbox.Request) string {
+	if source, below := behind(inContainer(name, req), req); source != "" {
+		return filepath.Join(source, below)
+	}
+	return "FILE"
+}
+
+// markHint says how a script loses its byte order mark.
+func markHint(name, file string) string {
+	return text.Short(name, 100) + " begins with a byte order mark, which hides its #!: remove it with: tail -c +4 " + text.ShellWord(file) + " > NEW"
+}
+
+// returnHint says how a script loses the carriage returns at the ends of its lines.
+func returnHint(what, file string) string {
+	return what + " ends with a carriage return: remove those of the file with: tr -d '\\r' < " + text.ShellWord(file) + " > NEW"
+}
+
+// startHint explains a command that could not be executed.
+func startHint(res *result.Result, req sandbox.Request, s surroundings) string {
+	switch {
+	case res.ExitCode != cli.ExitNotFound:
+		return ""
+	case len(req.Interpreter) > 0:
+		return programHint(req.Interpreter[0], res, req, s)
+	case len(req.Command) > 0:
+		return programHint(req.Command[0], res, req, s)
+	}
+	return programHint("python3", res, req, s)
+}
+
+// systemDirs hold the programs of an image.
+var systemDirs = []string{"/bin", "/sbin", "/usr", "/opt"}
+
+// programHint explains a command that does not exist, or that is a script whose interpreter does not exist.
+func programHint(name string, res *result.Result, req sandbox.Request, s surroundings) string {
+	if source, below := behind(inContainer(name, req), req); source != "" && strings.Contains(name, "/") {
+		begin := s.begin(filepath.Join(source, below))
+		interpreter := interpreterIn(begin)
+		first, _, _ := strings.Cut(string(begin), "\n")
+		switch {
+		case interpreter == nil:
+			return ""
+		case strings.HasSuffix(first, "\r"):
+			return returnHint("the first line of "+text.Short(name, 100), filepath.Join(source, below))
+		}
+		name = interpreter[0]
+	}
+	shown, program := text.Short(name, 100), path.Base(name)
+	if strings.Contains(name, "/") && !slices.ContainsFunc(systemDirs, func(dir string) bool { return spec.Below(path.Clean(name), dir) }) {
+		return shown + " is not there: a run has the files of its image, the script, and what --input and --mount show"
+	}
+	return shown + " is not in the image " + res.Image.Name + ": name an image that has it with --image, or build one: sandbox image build NAME --debian " +
+		text.ShellWord(cmp.Or(debianPackages[program], program))
+}
+
+// debianPackages are the packages of programs that have another name.
+var debianPackages = map[string]string{
+	"Rscript": "r-base-core",
+	"R":       "r-base-core",
+	"c++":     "g++",
+	"cc":      "gcc",
+	"go":      "golang-go",
+	"java":    "default-jre-headless",
+	"javac":   "default-jdk-headless",
+	"node":    "nodejs",
+	"php":     "php-cli",
+	"pip":     "python3-pip",
+	"pip3":    "python3-pip",
 }
 
 // last is the last match, with its groups.
@@ -110,6 +261,11 @@ func mountOf(found, name string) string { return text.ShellWord(found + ":" + na
 
 // fileHint explains a file that was not found, if there is one of its name.
 func fileHint(name string, req sandbox.Request, s surroundings) string {
+	if source, below := behind(inContainer(name, req), req); source != "" {
+		if link, target := s.linkOut(source, below); link != "" {
+			return text.Short(path.Join(source, link), 100) + " is a symbolic link to " + text.Short(target, 100) + ", which the program does not have: copy the directory with the files behind its links: cp -rL " + text.ShellWord(source) + " NEW, and give NEW in its place"
+		}
+	}
 	local := strings.TrimPrefix(name, "./")
 	if !filepath.IsLocal(local) || path.Clean(local) != local {
 		return ""
@@ -136,6 +292,62 @@ func writeHint(name string) string {
 	return "a program can write only to ./final, which is kept, to its working directory and to /tmp"
 }
 
+// roomHint explains that a file system is full, if the program says so or a bus error ended it.
+func roomHint(tail string, res *result.Result, req sandbox.Request) string {
+	m := last(noSpace(), tail)
+	shared := noShared().MatchString(tail) || result.SignalName(res.Signal) == "SIGBUS"
+	switch {
+	case m != nil && m[1] != "" && !spec.Within(m[1], sharedDir):
+		return spaceHint(m[1], req)
+	case shared, m != nil && (m[1] != "" || inShared().MatchString(tail)):
+		return "shared memory is in " + sharedDir + ", which has " + text.Size(res.Enforced.ShmBytes) + " here: give more with --shm-size; it counts as memory, see --memory"
+	case m != nil:
+		return spaceHint("", req)
+	}
+	return ""
+}
+
+// sharedDir is where shared memory is.
+const sharedDir = "/dev/shm"
+
+// crossHint explains a rename from one file system to another; to is empty if the program did not say it.
+func crossHint(to string) string {
+	dir := spec.FinalDir
+	if to != "" {
+		dir = path.Dir(absoluteIn(to))
+	}
+	if rel := spec.Rel(dir, spec.WorkDir); rel != dir && rel != "." {
+		dir = "./" + rel
+	}
+	return "./final, the working directory, /tmp and " + sharedDir + " are different file systems, and a rename cannot lead from one to another: use shutil.move, or write directly to " + text.Short(dir, 100)
+}
+
+// busyHint explains a directory that cannot be removed or renamed because it is mounted.
+func busyHint(name string, req sandbox.Request) string {
+	full, shown := inContainer(name, req), text.Short(name, 100)
+	switch {
+	case full == spec.FinalDir:
+		return "./final is mounted, so it cannot be removed or renamed: remove what is in it, or keep it: it is empty when the program starts"
+	case full == spec.WorkDir || full == spec.TmpDir || full == sharedDir:
+		return shown + " is mounted, so it cannot be removed or renamed: remove what is in it"
+	}
+	if source, below := behind(full, req); full == spec.InputDir || source != "" && below == "." {
+		return shown + " is mounted read-only, so it cannot be removed or renamed: write to ./final or /tmp"
+	}
+	return ""
+}
+
+// inputHint says how a program gets more to read from stdin.
+func inputHint(req sandbox.Request) string {
+	switch {
+	case req.Stdin:
+		return "stdin has ended: the program reads more lines than it got"
+	case req.ScriptFrom == "-":
+		return "stdin was the script: save the script as a file, and pass on stdin with --interactive"
+	}
+	return "the program has no stdin unless it is passed on: add --interactive, and for a file also < FILE"
+}
+
 // spaceHint names the limit that was reached, or a directory that has no room by design.
 func spaceHint(name string, req sandbox.Request) string {
 	for _, a := range req.Aliases {
@@ -145,7 +357,7 @@ func spaceHint(name string, req sandbox.Request) string {
 	}
 	switch {
 	case name == "":
-		return "the working directory and /tmp are bounded: --scratch-size and --tmp-size; ./final is, too: --disk"
+		return "the working directory and /tmp are bounded: --scratch-size and --tmp-size; ./final and " + sharedDir + " are, too: --disk and --shm-size"
 	case spec.Within(name, spec.TmpDir):
 		return "/tmp is bounded: --tmp-size"
 	case spec.Within(name, spec.FinalDir) || strings.HasPrefix(strings.TrimPrefix(name, "./"), "final/"):

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -145,7 +146,7 @@ func run(ctx context.Context, a *cli.App, s settings.Settings, f runFlags, args 
 		return a.PrintJSON(spec)
 	}
 	if f.interactive {
-		x.IO.Stdin = a.In
+		x.IO.Stdin, req.Stdin = a.In, true
 	}
 	if a.Events.On {
 		x.Follow(f.id)
@@ -283,6 +284,8 @@ func noScriptHint(args []string) string {
 	switch ext := strings.ToLower(filepath.Ext(name)); {
 	case ext == ".py":
 		return "the name of a Python script ends in .py, in small letters"
+	case bytes.HasPrefix(head(name, mostShebang), []byte(mark+"#!")):
+		return markHint(name, name)
 	case isFile(name):
 		return "begin the script with #! and its interpreter, such as #!/bin/sh; or name a Python script *.py"
 	case strings.Contains(name, ":"):

@@ -46,11 +46,14 @@ func scriptOfStdin(s settings.Settings, in io.Reader) (path string, clean func()
 // mostShebang is the length of a line #! that the kernel reads, with its newline.
 const mostShebang = 256
 
-// interpreterOf reads the interpreter of a script from its first line, as the kernel does: a path and at
+// interpreterOf reads the interpreter of a script, see interpreterIn.
+func interpreterOf(path string) []string { return interpreterIn(head(path, mostShebang)) }
+
+// interpreterIn reads the interpreter of a script from its first line, as the kernel does: a path and at
 // most one argument. It is nil for any other file. A command that env only looks up is looked up in the
 // image all the same, so env is left out.
-func interpreterOf(path string) []string {
-	line, _, ok := bytes.Cut(head(path, mostShebang), []byte("\n"))
+func interpreterIn(begin []byte) []string {
+	line, _, ok := bytes.Cut(begin, []byte("\n"))
 	words, isScript := strings.CutPrefix(string(line), "#!")
 	interpreter, argument, _ := strings.Cut(strings.Trim(words, " \t\r"), " ")
 	argument = strings.TrimSpace(argument)

@@ -42,7 +42,31 @@ func look(s settings.Settings, req sandbox.Request, image string) surroundings {
 			}
 			return imageWith(catalog, held, names, image)
 		},
+		linkOut: linkOut,
+		begin:   func(path string) []byte { return head(path, mostShebang) },
 	}
+}
+
+// mostLinks is how many links are followed on one path.
+const mostLinks = 40
+
+// linkOut returns the first symbolic link on a path below a directory that leads out of the directory, with
+// its target. Both are empty if there is none.
+func linkOut(dir, below string) (link, target string) {
+	at, rest := ".", strings.Split(filepath.Clean(below), string(filepath.Separator))
+	for followed := 0; len(rest) > 0 && followed < mostLinks; {
+		at, rest = filepath.Join(at, rest[0]), rest[1:]
+		target, err := os.Readlink(filepath.Join(dir, at))
+		if err != nil { // not a link, or nothing
+			continue
+		}
+		inside := filepath.Join(filepath.Dir(at), target)
+		if filepath.IsAbs(target) || !filepath.IsLocal(inside) {
+			return at, target
+		}
+		at, rest, followed = ".", append(strings.Split(inside, string(filepath.Separator)), rest...), followed+1
+	}
+	return "", ""
 }
 
 // imageWith returns the first image, other than the given one, that has one of the packages.
