@@ -126,7 +126,8 @@ type Bootstrap struct {
 	// StandIns are packages that no program needs, but on which others depend: an empty
 	// package takes the place of each.
 	StandIns []string `yaml:"stand_ins" json:"stand_ins"`
-	// Exclude are patterns of paths that are not unpacked (dpkg path-exclude).
+	// Exclude are patterns of paths that are not unpacked (dpkg path-exclude). In an own image with Debian
+	// packages, only those of documentation count.
 	Exclude []string `yaml:"exclude" json:"exclude"`
 }
 

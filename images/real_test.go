@@ -112,7 +112,7 @@ func run(t *testing.T, eng *client.Client, imageID string, cmd ...string) (outpu
 		&container.Config{Image: imageID, Cmd: cmd, Labels: map[string]string{"org.evalbox.test": t.Name()}},
 		&container.HostConfig{
 			NetworkMode: "none", ReadonlyRootfs: true, CapDrop: []string{"ALL"},
-			Tmpfs: map[string]string{"/tmp": ""},
+			Tmpfs: map[string]string{"/tmp": "exec"},
 		}, nil, nil, "")
 	require.NoError(t, err)
 	t.Cleanup(func() {

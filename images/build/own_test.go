@@ -2,6 +2,8 @@ package build
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/configs"
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/imagestest"
 	"github.com/evalbox/evalbox/internal/treetest"
@@ -64,6 +67,42 @@ func TestMakeFromPackages(t *testing.T) {
 	assert.True(t, strings.HasPrefix(text, opts.Dockerfile))
 	assert.Contains(t, text, `LABEL org.evalbox.own="debian `)
 	assert.Contains(t, text, "with git, python3-yaml")
+}
+
+// TestMakeExcludes: packages of the user's choice are complete but for documentation, also when the catalog
+// excludes more from its own; pip's image has no such packages.
+func TestMakeExcludes(t *testing.T) {
+	shipped, err := images.LoadCatalog(configs.Images(), "images.yaml")
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		cat  images.Catalog
+		own  Own
+		want []string
+	}{
+		"the shipped catalog": {
+			shipped, Own{Debian: []string{"libc6-dev"}},
+			[]string{"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*"},
+		},
+		"another catalog": {imagestest.Catalog(t), Own{Debian: []string{"libc6-dev"}}, []string{"/usr/share/doc/*"}},
+		"pip":             {imagestest.Catalog(t), Own{Requirements: "tiny==1\n"}, []string{"/usr/share/doc/*", "*.a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := options(t, new(atomic.Int32))
+			var got []string
+			root := opts.Root
+			opts.Root = func(ctx context.Context, b images.Bootstrap, w io.Writer, progress func(string)) error {
+				got = b.Exclude
+				return root(ctx, b, w, progress)
+			}
+			before, _ := c.cat.Lookup("")
+			recipe := before.Recipe()
+			c.own.Name = "mine"
+			_, err := Make(t.Context(), imagestest.New(t), c.cat, c.own, opts)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+			assert.Equal(t, recipe, before.Recipe(), "the catalog stays as it is")
+		})
+	}
 }
 
 func TestMakeFromRequirements(t *testing.T) {
