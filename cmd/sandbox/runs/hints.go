@@ -42,10 +42,10 @@ var (
 	inShared    = pattern(`/dev/shm/|SemLock`)
 	noShared    = pattern(`\bBus error\b|unable to allocate shared memory|out of shared memory`)
 	crossDevice = pattern(`(?i)cross-device link(?:[^\n]{1,300}? -> '([^'\n]{1,255})')?`)
-	busy        = pattern(`(?m)(?:^OSError: \[Errno 16\] Device or resource busy: |^rm: cannot remove )'([^'\n]{1,255})'`)
+	busy        = pattern(`(?m)^(?:OSError: \[Errno 16\] Device or resource busy: '([^'\n]{1,255})'|rm: cannot remove '([^'\n]{1,255})': Device or resource busy$)`)
 	noInput     = pattern(`(?m)^EOFError: EOF when reading a line`)
 	noEnv       = pattern(`(?m)^(?:/\S{1,100}/)?env: (?:can't execute )?['‘]?([\w./+-]{1,100})(\\r|\r)?['’]?: No such file or directory$`)
-	noCommand   = pattern(`(?m)^\S{1,100}: (?:(?:line )?\d{1,9}: )?(?:\S{1,100}: )?([\w./+-]{1,100})(\^M|\r)?: (?:(?:command )?not found|bad interpreter: No such file or directory|cannot execute: required file not found)$`)
+	noCommand   = pattern(`(?m)^\S{1,100}: (?:line )?\d{1,9}: (?:\S{1,100}: )?([\w./+-]{1,100})(\^M|\r)?: (?:(?:command )?not found|bad interpreter: No such file or directory|cannot execute: required file not found)$`)
 	marked      = pattern(`(?m)^(\S{1,100}): (?:line )?1: \x{feff}#!`)
 	noNetwork   = pattern(`Temporary failure in name resolution|Name or service not known|Network is unreachable|Could not resolve host|Failed to resolve`)
 	noGPU       = pattern(`No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device|CUDA_ERROR_NO_DEVICE|torch\.cuda\.is_available\(\) is False`)
@@ -67,7 +67,9 @@ func hints(res *result.Result, req sandbox.Request, s surroundings) []string {
 		return nil
 	case res.Status == result.StatusStartFailed:
 		all = append(all, startHint(res, req, s))
-	case res.Status == result.StatusExited, res.Status == result.StatusSignaled:
+	case res.Status == result.StatusSignaled:
+		all = append(all, roomHint("", res, req))
+	case res.Status == result.StatusExited:
 		all = printed(res, req, s)
 	}
 	all = slices.DeleteFunc(all, func(line string) bool { return line == "" })
@@ -110,7 +112,7 @@ func printed(res *result.Result, req sandbox.Request, s surroundings) (all []str
 		all = append(all, crossHint(m[1]))
 	}
 	if m := last(busy(), tail); m != nil {
-		all = append(all, busyHint(m[1], req))
+		all = append(all, busyHint(m[1]+m[2], req))
 	}
 	if noInput().MatchString(tail) {
 		all = append(all, inputHint(req))
