@@ -97,6 +97,11 @@ const (
 	// Hints of several rules.
 	clockHint = ":00"
 	monthHint = "jan |feb |mar |apr |may |jun |jul |aug |sep |oct |nov |dec "
+	// level is a level of a log. ident is what glibc calls a thread: an address in decimal.
+	level = `(?:TRACE|DEBUG|INFO|NOTICE|LOG|WARN(?:ING)?|ERROR|CRITICAL|FATAL|PANIC|ALERT|EMERG)`
+	ident = `1[34]\d{13}`
+	// between are the spaces and signs between two fields of a line of a log.
+	between = `(?:[ \t]*[|-][ \t]*|[ \t]+)`
 	// temporary is where temporary files are.
 	temporary = `(?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/\w\w/\w+/T)`
 
@@ -117,10 +122,12 @@ var builtin = sync.OnceValue(func() []rule {
 		unlessTested("timestamp-iso", clockHint, `\b`+date+`(?:[Tt_ ]| at )(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60))?`+fraction+zone+`(?: m=[+-]\d+\.\d+)?\b`, "<time>"),
 		unlessTested("timestamp-compact", "t000000", `\b(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3])[0-5]\d[0-5]\d`+fraction+`(?:Z|[+-]\d{4})?\b`, "<time>"),
 		unlessTested("timestamp-rfc1123", ", ", `\b`+weekdays+`(?:[a-z]{3,6})?, \d{1,2}[ -]`+months+`[ -]\d{2,4} `+clock+zone+`\b`, "<time>"),
+		unlessTested("timestamp-day-first", clockHint, `\b(?:0?[1-9]|[12]\d|3[01])[ -]`+months+`(?:[ -]\d{4})? `+clock+zone+`\b`, "<time>"),
 		unlessTested("timestamp-ctime", monthHint, `\b`+weekdays+` `+months+` [ \d]\d `+clock+zone+`(?: \d{4})?\b`, "<time>"),
 		unlessTested("timestamp-syslog", monthHint, `\b`+months+` [ \d]\d `+clock+`\b`, "<time>"),
 		unlessTested("timestamp-http", "/0000:", `\b\d\d/`+months+`/\d{4}:`+clock+zone+`\b`, "<time>"),
-		always("timestamp-glog", clockHint, `^([IWEF])\d{4} `+clock+` +\d+ `, "$1<time> <pid> "),
+		always("timestamp-glog", clockHint, `^([IWEF])\d{4}(?:\d{4})? (?:`+clock+`|00:00:\d{10}\.\d{6}) +\d+ `, "$1<time> <pid> "),
+		always("timestamp-chromium", ":0000/000000", `^\[\d+:\d+:\d{4}/\d{6}(?:\.\d+)?:([A-Z]+\d?:)`, "[<pid>:<pid>:<time>:$1"),
 		always("syslog-process", "<time> ", `^<time> \S+ ([A-Za-z][\w./-]*)\[\d+\]:`, "<time> <host> $1[<pid>]:"),
 		always("process-prefix", "]: ", `^((?:\S*<time>\S* +)?[A-Za-z][\w./-]*)\[\d+\]: `, "$1[<pid>]: "),
 		unlessTested("clock-12h", clockHint, stampStart+`(?:0?[1-9]|1[0-2]):[0-5]\d(?::[0-5]\d)? ?[AaPp][Mm]`+stampEnd, "$1<time>$2"),
@@ -147,6 +154,9 @@ var builtin = sync.OnceValue(func() []rule {
 		// Processes and memory.
 		unlessTested("pid", "pid|tid|process|thread", `(?i)(\b(?:p?pid|tid|process[ _-]id|thread[ _-]id)["']?(?: ?[=:#] ?| is | ))\d+\b`, "$1<pid>"),
 		always("process", "process ", `\b([Pp]rocess )\d+( (?:exited|ended|finished|started|stopped|terminated|died|crashed|killed|was|is|has|got|received)\b|[\])}:,;.]|$)`, "$1<pid>$2"),
+		// A number that nothing names is one of a process only at its place in a line of a log. A
+		// message may begin with a number, so it stays there.
+		always("log-process", "<time>", `^(\[?<time>\]?`+between+`(?:[A-Za-z_][\w.-]*(?:`+between+`|\[))?)\d+((?:\]?`+between+`|\] )\[?`+level+`(?:[\]:| \t-]|$))`, "$1<pid>$2"),
 		always("goroutine", "goroutine ", `\b(goroutine )\d+\b`, "$1<n>"),
 		always("address-of", " at 0x", `( at )0x[0-9a-fA-F]{6,16}\b`, "$1<address>"),
 		unlessTested("address", "0x", `\b0x[0-9a-fA-F]{8,16}\b`, "<address>"),
@@ -163,6 +173,7 @@ var builtin = sync.OnceValue(func() []rule {
 		always("run-id", "run", `(?i)(\brun[ _-]?id["']?(?:=|: ?)["']?)[a-z0-9][\w-]{5,}`, "$1<id>"),
 		unlessTested("hostname", "host", `(?i)(\b(?:host=|hostname["']?(?:=|: ?))["']?)[a-z0-9][\w.-]*`, "$1<host>"),
 		unlessTested("ephemeral-port", "127.0.0.1:|0.0.0.0:|localhost:|[::", `((?:^|\W)(?:127\.0\.0\.1|0\.0\.0\.0|localhost|\[::1?\]):)(?:3[2-9]\d{3}|[45]\d{4}|6[0-5]\d{3})\b`, "$1<port>"),
-		always("xdist-worker", "[gw", spaceStart+`\[gw\d+\](?: \[ *\d+%\])?`, "$1[<worker>]"),
+		always("xdist-worker", "[gw", spaceStart+`\[gw\d+\](?: \[ *\d+(?:%|/\d+)\])?`, "$1[<worker>]"),
+		always("xdist-crash", "worker", `\b(crashed worker |worker ')gw\d+\b`, "$1<worker>"),
 	}
 })

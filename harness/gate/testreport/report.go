@@ -78,7 +78,7 @@ func Parse(g evidence.Gate, in Input) Report {
 		})
 	}
 	events.end()
-	tap.end()
+	tap.close()
 	var junit *junitReader
 	if in.Report != nil {
 		junit = readJUnit(in.Report, g.Report == evidence.ReportPytest || tool == toolPytest)
@@ -104,7 +104,7 @@ func hidden(junit *junitReader, events *goEvents, tap *tapLines) string {
 	case failing > 0:
 	case junit != nil && junit.counts.Broken() > 0:
 		what, failing = "a JUnit XML report", junit.counts.Broken()
-	case tap.planned: // lines without a plan can be other text
+	case tap.plans: // lines without a plan can be other text
 		what, failing = "TAP", tap.counts.Broken()
 	}
 	if failing == 0 {

@@ -260,6 +260,48 @@ func TestBrokenTAP(t *testing.T) {
 	assert.Equal(t, evidence.ReportNone, parse("x", evidence.ReportAuto, 0, "ok then\nok\n1..2..3\n", "").Source, "an ok alone is not TAP")
 }
 
+// TestProve: each file of prove is a document of its own, and the lines of prove are no test points.
+func TestProve(t *testing.T) {
+	const end = "Files=9, Tests=9,  0 wallclock secs ( 0.02 usr  0.00 sys +  0.07 cusr  0.05 csys =  0.14 CPU)\nResult: PASS\n"
+	for name, c := range map[string]struct {
+		stdout string
+		want   []string
+	}{
+		"one file": {"x.t .. \n1..2\nok 1 - one\nok 2 - two\nok\nAll tests successful.\n" + end, []string{"x.t: one passed", "x.t: two passed"}},
+		"several files": {"t/x.t ...... \n1..1\nok 1 - one\nok\nt/none.t ... skipped: no network\nt/long.t ... \n# Subtest: in\n    not ok 1 - deep\n    1..1\nnot ok 1 - in # TODO later\nok 2 # skip no net\n1..2\nok\nAll tests successful.\n" + end,
+			[]string{"t/x.t: one passed", "t/long.t: in xfailed", "t/long.t: test 2 skipped"}},
+		"no numbers":                 {"x.t .. \nok\nok\n1..2\nok\ny.t .. \n1..1\nok\nok\n" + end, []string{"x.t: test 1 passed", "x.t: test 2 passed", "y.t: test 1 passed"}},
+		"with times":                 {"[17:05:03] x.t .. \n1..1\nok 1 - one\nok      157 ms ( 0.00 usr  0.00 sys +  0.03 cusr  0.00 csys =  0.03 CPU)\n[17:05:03] y.t .. \n1..1\nok 1 - one\nok        1 s\n[17:05:04]\n" + end, []string{"x.t: one passed", "y.t: one passed"}},
+		"skipped":                    {"x.t .. \n1..0 # SKIP no network\nskipped: no network\ny.t .. \n1..1\nok 1\nok\n" + end, []string{"y.t: test 1 passed"}},
+		"text inside":                {"x.t .. \nlooking at a/b ..\n1..2\nc/d ..\nok 1 - one\nok 2 - two\nok\n" + end, []string{"x.t: one passed", "x.t: two passed"}},
+		"an ok that its plan counts": {"src/lib ..\n1..2\nok\nok\n", []string{"src/lib: test 1 passed", "src/lib: test 2 passed"}},
+		"no TAP":                     {"t/x.t .. ok\nt/y.t .. \n# a comment\nok\n" + end, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := parse("prove -v t", evidence.ReportAuto, 0, c.stdout, "")
+			assert.Empty(t, r.Problem)
+			assert.Equal(t, c.want, outcomesOf(r))
+		})
+	}
+
+	r := parse("prove -v t", evidence.ReportAuto, 1, "t/bad.t ... \n1..3\nok 1 - fine\nnot ok 2 - bad\nok\nDubious, test returned 1 (wstat 256, 0x100)\nFailed 1/3 subtests \n"+
+		"t/fine.t .. \n1..1\nok 1 - fine\nok\n\nTest Summary Report\n-------------------\nt/bad.t (Wstat: 256 (exited 1) Tests: 3 Failed: 1)\n  Failed test:  2\n", "")
+	assert.Empty(t, r.Problem)
+	assert.Equal(t, []string{"t/bad.t: fine passed", "t/bad.t: bad failed", "t/bad.t: test 3 passed", "t/fine.t: fine passed"}, outcomesOf(r))
+	assert.Equal(t, "t/fine.t", r.Cases[3].Suite)
+
+	for stdout, problem := range map[string]string{
+		"x.t .. \n1..2\nok 1\nDubious, test returned 255 (wstat 65280, 0xff00)\nFailed 1/2 subtests \ny.t .. \n1..1\nok 1\nok\n": "x.t: TAP plans 2 tests and has 1",
+		"x.t .. \nok 1\nDubious, test returned 255 (wstat 65280, 0xff00)\nAll 1 subtests passed \n":                              "x.t: TAP has no plan",
+		"x.t .. \n1..1\nok 1\nok\ny.t .. \nok 1\n":                                                                               "y.t: TAP has no plan",
+		"x.t .. \n1..1\nok 1\nok\ny.t .. \n1..2\nok 2\nok 1\nok\n":                                                               "y.t: test point 2 is out of sequence",
+		"x.t .. \n1..2\nok 1\nBail out!  no disk\ny.t .. \nok 1\n":                                                               "x.t: the tests bailed out:  no disk",
+	} {
+		assert.Contains(t, parse("prove -v t", evidence.ReportAuto, 255, stdout, "").Problem, problem, stdout)
+	}
+	assert.Contains(t, parse("make test", evidence.ReportAuto, 0, "x.t .. \n1..1\nnot ok 1\nok\ny.t .. \nok\n", "").Problem, "TAP with 1 failing case, and the exit code is 0")
+}
+
 // TestNoReport: without a report there are no test cases, and it is a problem only if one
 // was asked for (text that a tool prints for people is not read).
 func TestNoReport(t *testing.T) {
