@@ -18,9 +18,9 @@ import (
 type Difference struct {
 	// Gate counts from 1; 0 is the whole run.
 	Gate int `json:"gate"`
-	// Signal is exit_code, ending, passed, log, behavior_hash, artifact or verdict. Subject is
-	// the file of an artifact, or the log if only a line of it shows the difference. The
-	// verdict has the reasons that speak against a pass.
+	// Signal is exit_code, ending, passed, outcome, log, behavior_hash, artifact or verdict. Subject is
+	// the test case of an outcome, the file of an artifact, or the log if only a line of it shows the
+	// difference. The verdict has the reasons that speak against a pass.
 	Signal  string `json:"signal"`
 	Subject string `json:"subject"`
 	Want    string `json:"want"`
@@ -106,18 +106,39 @@ func compareTests(want, got evidence.Tests) *Difference {
 				return differs(signal, a.Command, x[k], y[k])
 			}
 		}
-		for k := range max(len(a.Cases), len(b.Cases)) { // sorted by ID
-			switch {
-			case k >= len(b.Cases) || k < len(a.Cases) && a.Cases[k].ID < b.Cases[k].ID:
-				return differs("outcome", a.Cases[k].ID, string(a.Cases[k].Outcome), "missing")
-			case k >= len(a.Cases) || a.Cases[k].ID > b.Cases[k].ID:
-				return differs("outcome", b.Cases[k].ID, "missing", string(b.Cases[k].Outcome))
-			case a.Cases[k].Outcome != b.Cases[k].Outcome:
-				return differs("outcome", a.Cases[k].ID, string(a.Cases[k].Outcome), string(b.Cases[k].Outcome))
-			}
+		if d := compareCases(a, b); d != nil {
+			return d
 		}
 		if x, y := a.Counts.Value(), b.Counts.Value(); x != y {
 			return differs("count of passed tests", a.Command, fmt.Sprintf("%d of %d", x.Passed, x.Total), fmt.Sprintf("%d of %d", y.Passed, y.Total))
+		}
+	}
+	return nil
+}
+
+// compareCases returns the first test case of a command that has another outcome in another pass, nil
+// for none. A case that is missing may be one of those that were dropped.
+func compareCases(want, got evidence.CommandTests) *Difference {
+	a, b, all := want.Cases, got.Cases, want.CasesDropped+got.CasesDropped == 0
+	differs := func(id, was, is string) *Difference {
+		return &Difference{Gate: want.Index, Signal: "outcome", Subject: id, Want: was, Got: is}
+	}
+	for len(a)+len(b) > 0 { // sorted by ID
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].ID < b[0].ID:
+			if all {
+				return differs(a[0].ID, string(a[0].Outcome), "missing")
+			}
+			a = a[1:]
+		case len(a) == 0 || a[0].ID > b[0].ID:
+			if all {
+				return differs(b[0].ID, "missing", string(b[0].Outcome))
+			}
+			b = b[1:]
+		case a[0].Outcome != b[0].Outcome:
+			return differs(a[0].ID, string(a[0].Outcome), string(b[0].Outcome))
+		default:
+			a, b = a[1:], b[1:]
 		}
 	}
 	return nil
@@ -151,8 +172,9 @@ type Line struct {
 // maxShown bounds what is shown of a line, in bytes.
 const maxShown = 200
 
-// reordered reports whether logs differ, and only in the order of lines of go test: it walks maps
-// in random order, and its tests run in parallel. The behaviour hashes do not depend on the order.
+// reordered reports whether logs differ, and only in the order of lines of tests that ran in parallel.
+// The behaviour hashes do not depend on the order. Letters in such a log do not say which test they are
+// of, so the test cases must have the same outcomes.
 func reordered(want, got evidence.Tests, wantBehavior, gotBehavior string) bool {
 	if wantBehavior == "" || wantBehavior != gotBehavior || len(want.Commands) != len(got.Commands) {
 		return false
@@ -163,7 +185,8 @@ func reordered(want, got evidence.Tests, wantBehavior, gotBehavior string) bool 
 		if a.LogSHA256 == b.LogSHA256 {
 			continue
 		}
-		if a.Source != evidence.ReportGoTest || b.Source != evidence.ReportGoTest {
+		// Equal behaviour hashes: both logs have the lines that say so.
+		if !b.Unordered || a.Source != b.Source || compareCases(a, b) != nil {
 			return false
 		}
 		found = true

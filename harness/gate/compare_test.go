@@ -51,27 +51,34 @@ func TestCompareGates(t *testing.T) {
 }
 
 func TestReordered(t *testing.T) {
-	of := func(source evidence.ReportFormat, logs ...string) (tests evidence.Tests) {
+	of := func(unordered bool, logs ...string) (tests evidence.Tests) {
 		for i, log := range logs {
-			tests.Commands = append(tests.Commands, evidence.CommandTests{Index: i + 1, LogSHA256: log, Source: source})
+			tests.Commands = append(tests.Commands, evidence.CommandTests{
+				Index: i + 1, LogSHA256: log, Source: evidence.ReportPytest, Unordered: unordered, Cases: []evidence.Case{{ID: "a", Outcome: evidence.Passed}},
+			})
 		}
 		return tests
 	}
+	other := of(true, "b")
+	other.Commands[0].Source = evidence.ReportNone
+	skipped := of(true, "b")
+	skipped.Commands[0].Cases[0].Outcome = evidence.Skipped
 	for name, c := range map[string]struct {
 		want, got evidence.Tests
 		behavior  string
 		reordered bool
 	}{
-		"go test":           {of(evidence.ReportGoTest, "a", "b"), of(evidence.ReportGoTest, "a", "c"), "x", true},
-		"another behaviour": {of(evidence.ReportGoTest, "a"), of(evidence.ReportGoTest, "b"), "y", false},
-		"equal logs":        {of(evidence.ReportGoTest, "a"), of(evidence.ReportGoTest, "a"), "x", false},
-		"pytest":            {of(evidence.ReportPytest, "a"), of(evidence.ReportPytest, "b"), "x", false},
-		"no report":         {of(evidence.ReportGoTest, "a"), of(evidence.ReportNone, "b"), "x", false},
-		"another gate":      {of(evidence.ReportGoTest, "a"), of(evidence.ReportGoTest, "b", "c"), "x", false},
+		"in parallel":       {of(true, "a", "b"), of(true, "a", "c"), "x", true},
+		"another behaviour": {of(true, "a"), of(true, "b"), "y", false},
+		"equal logs":        {of(true, "a"), of(true, "a"), "x", false},
+		"one by one":        {of(false, "a"), of(false, "b"), "x", false},
+		"another report":    {of(true, "a"), other, "x", false},
+		"another outcome":   {of(true, "a"), skipped, "x", false},
+		"another gate":      {of(true, "a"), of(true, "b", "c"), "x", false},
 	} {
 		require.Equal(t, c.reordered, reordered(c.want, c.got, "x", c.behavior), name)
 	}
-	require.False(t, reordered(of(evidence.ReportGoTest, "a"), of(evidence.ReportGoTest, "b"), "", ""), "nothing is known")
+	require.False(t, reordered(of(true, "a"), of(true, "b"), "", ""), "nothing is known")
 }
 
 func TestCompareTests(t *testing.T) {
@@ -94,6 +101,7 @@ func TestCompareTests(t *testing.T) {
 			c.Cases = append(c.Cases, evidence.Case{ID: "c", Outcome: evidence.Skipped})
 		}, "c", "outcome: missing, skipped"},
 		"other case":   {func(c *evidence.CommandTests) { c.Cases[0].ID = "A" }, "A", "outcome: missing, passed"},
+		"one of many":  {func(c *evidence.CommandTests) { c.Cases, c.CasesDropped = c.Cases[1:], 1 }, "", ""},
 		"only numbers": {func(c *evidence.CommandTests) { c.Counts.Passed = 1 }, "pytest", "count of passed tests: 2 of 2, 1 of 2"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -159,6 +159,13 @@ func (rec *recording) compare(report *ReplayReport, root *os.Root, made Report) 
 		report.Commands = append(report.Commands, ReplayedCommand{Cmd: c.Cmd, Ending: c.Ending, ExitCode: exits[i], Passed: c.Passed, LogSHA256: c.LogSHA256})
 	}
 	report.Differences = append(report.Differences, compareGates(rec.gates, made.Gates, rec.expectedExits(), report.Commands)...)
+	for i, c := range rec.input.Tests.Commands {
+		if ran := made.Tests.Commands; i < len(ran) && ran[i].Index == c.Index {
+			if d := compareCases(c, ran[i]); d != nil {
+				report.Differences = append(report.Differences, *d)
+			}
+		}
+	}
 	if reordered(rec.input.Tests, made.Tests, rec.gates.BehaviorHash, made.Gates.BehaviorHash) {
 		report.Differences = slices.DeleteFunc(report.Differences, func(d Difference) bool { return d.Signal == "log" })
 	} else if line, err := compareLogs(rec.root, root); err == nil { // a recorded log may be missing: its hash was compared

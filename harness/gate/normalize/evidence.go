@@ -56,12 +56,13 @@ func Evidence(ctx context.Context, root *os.Root) error {
 			found.know(one.Name)
 		}
 	}
-	sums, behavior, err := writeLog(ctx, root, runs, n, found)
+	parts, behavior, err := writeLog(ctx, root, runs, n, found)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
 	}
 	for i := range tests.Commands {
-		tests.Commands[i].LogSHA256 = sums[tests.Commands[i].Index]
+		c := &tests.Commands[i]
+		c.LogSHA256, c.Unordered = parts[c.Index].sha256, parts[c.Index].parallel || c.Source == evidence.ReportGoTest
 	}
 	observations, err := observationsOf(ctx, root, m)
 	if err != nil {
@@ -153,12 +154,20 @@ type log struct {
 	open bool // the last line has no LF yet
 	// found searches the output for leftovers, and not our own lines, such as the command.
 	found *detection
+	// parallel says that the output of a gate is one of tests that ran in parallel.
+	parallel bool
+}
+
+// part is what is known of the log of one gate.
+type part struct {
+	sha256   string
+	parallel bool
 }
 
 // writeLog writes run_log.txt: each gate in its order with its command, both streams and its
-// end; lines keep their order (RT-06). It returns the hashes of the parts of the gates by
-// their index, and the behaviour hash.
-func writeLog(ctx context.Context, root *os.Root, runs []run, n *Normalizer, found *detection) (sums map[int]string, behavior string, err error) {
+// end; lines keep their order (RT-06). It returns the parts of the gates by their index, and
+// the behaviour hash.
+func writeLog(ctx context.Context, root *os.Root, runs []run, n *Normalizer, found *detection) (parts map[int]part, behavior string, err error) {
 	if err := root.Remove(evidence.RunLogFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
 	}
@@ -167,17 +176,17 @@ func writeLog(ctx context.Context, root *os.Root, runs []run, n *Normalizer, fou
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	sums = map[int]string{}
+	parts = map[int]part{}
 	w := bufio.NewWriterSize(file, 256<<10)
 	l := &log{found: found}
 	for _, r := range runs {
 		sum := sha256.New()
-		l.out = io.MultiWriter(w, sum)
+		l.out, l.parallel = io.MultiWriter(w, sum), false
 		if err := l.add(ctx, r, n); err != nil {
 			return nil, "", err
 		}
 		if r.result != nil {
-			sums[r.gate.Index] = hex.EncodeToString(sum.Sum(nil))
+			parts[r.gate.Index] = part{hex.EncodeToString(sum.Sum(nil)), l.parallel}
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -188,7 +197,7 @@ func writeLog(ctx context.Context, root *os.Root, runs []run, n *Normalizer, fou
 		return nil, "", err
 	}
 	behavior, err = BehaviorHash(file, size)
-	return sums, behavior, err
+	return parts, behavior, err
 }
 
 func (l *log) add(ctx context.Context, r run, n *Normalizer) error {
@@ -246,6 +255,7 @@ func (l *log) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		l.open = line[len(line)-1] != '\n'
 		l.found.look(line)
+		l.parallel = l.parallel || isParallel(line)
 	}
 	return l.out.Write(p)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -21,33 +22,34 @@ const (
 	maxNames = 50
 )
 
-// leftover finds a value. If random is true, only a name that looks random is found.
+// leftover finds a value. If there is a check, the value is one only if it passes.
 type leftover struct {
 	detector string
 	pattern
-	random bool
+	check func(found []byte) bool
 }
 
 // leftovers find values like those that the rules replace, in any context. If an
 // expression has a group, the group is the value.
 var leftovers = sync.OnceValue(func() []leftover {
 	return []leftover{
-		{"clock", compile(clockHint, `(?:^|[^\d:.\[])(`+clock+`)(?:$|[^\d:])`), false},
-		{"clock", compile("time", `(?i)\btime(?:=|: ?)\d\d?:\d\d\b`), false},
-		{"epoch", compile("0000000000", `(?i)(?:^|[^<])((?:time|stamp|epoch|\bdate|_date|\bnow|\bts|\bat|\bsince|\buntil)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?)\b`), false},
-		{"address", compile("0x", `(?i)(?:\bat|addr|address|ptr|pointer)[ =:]{1,3}0x[0-9a-f]{6,16}\b`), false},
-		{"address", compile("0x", `0x[0-9a-fA-F]{8,16}\b`), false},
-		{"address", compile("id", `\bid[=: (]{1,2}1[34]\d{13}\b`), false},
-		{"uuid", compile("-", uuid), false},
-		{"uuid", compile("id", `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}\b`), false},
-		{"token", compile("token|nonce|salt", `(?i)\b(?:token|nonce|salt)["']?(?:=|: ?| )["']?[0-9a-f]{16,}\b`), false},
-		{"port", compile("port", `(?i)\bport(?:=|: ?| )(?:3[3-9]\d{3}|[45]\d{4}|6[0-5]\d{3})\b`), false},
-		{"pid", compile("pid|tid|process|thread", `(?i)\b(?:p?pid|tid|(?:process|thread)[ _-]?id)\b[^0-9\w<]{0,5}\d{2,}\b`), false},
-		{"pid", compile("]: ", `(?:^|[\s(\[])([A-Za-z][\w./-]*\[\d{2,}\]): `), false},
-		{"tmp", compile("go-build|pytest-of-", `\bgo-build\d{6,}|\bpytest-of-[^/\s'"]+/pytest-\d+`), false},
-		{"control", compile("\x1b", `\x1b`), false},
-		{"tmp", compile("/tmp/|/shm/|/t/", `(?:^|[^\w./-])(`+temporary+`/[\w.-]+)`), true},
-		{"tmp", compile("tmp", `\btmp[a-z0-9]{8}\b`), true},
+		{"clock", compile(clockHint, `(?:^|[^\d:.\[])(`+clock+`)(?:$|[^\d:])`), nil},
+		{"clock", compile("time", `(?i)\btime(?:=|: ?)\d\d?:\d\d\b`), nil},
+		{"epoch", compile("0000000000", `(?i)(?:^|[^<])((?:time|stamp|epoch|\bdate|_date|\bnow|\bts|\bat|\bsince|\buntil)\b[^0-9]{0,20}1[4-9]\d{8}(?:\d{3}|\d{6}|\d{9})?)\b`), nil},
+		{"address", compile("0x", `(?i)(?:\bat|addr|address|ptr|pointer)[ =:]{1,3}0x[0-9a-f]{6,16}\b`), nil},
+		{"address", compile("0x", `0x[0-9a-fA-F]{8,16}\b`), nil},
+		{"address", compile("id", `\bid[=: (]{1,2}1[34]\d{13}\b`), nil},
+		{"uuid", compile("-", uuid), nil},
+		{"uuid", compile("id", `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}\b`), nil},
+		{"token", compile("token|nonce|salt", `(?i)\b(?:token|nonce|salt)["']?(?:=|: ?| )["']?[0-9a-f]{16,}\b`), nil},
+		{"port", compile("port", `(?i)\bport(?:=|: ?| )(?:3[3-9]\d{3}|[45]\d{4}|6[0-5]\d{3})\b`), nil},
+		{"pid", compile("pid|tid|process|thread", `(?i)\b(?:p?pid|tid|(?:process|thread)[ _-]?id)\b[^0-9\w<]{0,5}\d+\b`), nil},
+		{"pid", compile("000000000000000", `(?:^|[^\w.])(`+ident+`)(?:$|[^\w.])`), isThread},
+		{"pid", compile("]: ", `(?:^|[\s(\[])([A-Za-z][\w./-]*\[\d{2,}\]): `), nil},
+		{"tmp", compile("go-build|pytest-of-", `\bgo-build\d{6,}|\bpytest-of-[^/\s'"]+/pytest-\d+`), nil},
+		{"control", compile("\x1b", `\x1b`), nil},
+		{"tmp", compile("/tmp/|/shm/|/t/", `(?:^|[^\w./-])(`+temporary+`/[\w.-]+)`), isRandom},
+		{"tmp", compile("tmp", `\btmp[a-z0-9]{8}\b`), isRandom},
 	}
 })
 
@@ -125,7 +127,7 @@ func (d *detection) each(line []byte, visit func(detector string, from, to int))
 		}
 		for _, m := range r.FindAllSubmatchIndex(rest, -1) {
 			from, to := m[len(m)-2], m[len(m)-1]
-			if r.random && !isRandom(line[from:to]) {
+			if r.check != nil && !r.check(line[from:to]) {
 				continue
 			}
 			if &rest[0] == &line[0] {
@@ -155,6 +157,12 @@ var (
 	upper      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Z]`) })
 	lower      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[a-z]`) })
 )
+
+// isThread reports whether a number can be what glibc calls a thread: the address of a structure.
+func isThread(found []byte) bool {
+	n, err := strconv.Atoi(string(found))
+	return err == nil && n%64 == 0
+}
 
 // isRandom reports whether the end of a name looks random: in its last eight characters
 // letters and digits alternate at least three times, or digits and letters of both cases

@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzText normalizes any text: a second time changes nothing, no line is lost but those of
-// lists of the slowest tests, and hints hide no match.
+// lists of the slowest tests and of progress, and hints hide no match.
 func FuzzText(f *testing.F) {
 	for _, c := range sameAfter {
 		f.Add([]byte(c.a + "\n" + c.b))
@@ -21,6 +21,8 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(c))
 	}
 	f.Add([]byte("=== slowest durations ===\n0.1s call  x\n\n(1 durations < 0.005s hidden.)\n<slowest tests>\nx"))
+	f.Add([]byte("bringing up nodes...\n\n..F[gw0] node down: x\nreplacing crashed worker gw0\n.. [ 50%]\n."))
+	f.Add([]byte("t.py::test_a[a b] t.py::test_b 12:00:00 [7] INFO x\ntest_a (m.T) ... [7] 28 Nov 12:00:00 * x"))
 	f.Add([]byte("1s 2s 3s\r\n\x1b\x1b[m[m\x1b]0;x\x07 12:00:00:12:00:00 [10:20:30] /repo//repo/tmp 0x12345678x"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		n := normalizer(t)
@@ -37,14 +39,14 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// listed are the lines that lists of the slowest tests lost.
-func listed(counts []evidence.RuleCount) int {
+// listed are the lines that lists of the slowest tests and of progress lost.
+func listed(counts []evidence.RuleCount) (lines int) {
 	for _, c := range counts {
-		if c.Name == "slowest-tests" {
-			return c.Count
+		if c.Name == "slowest-tests" || c.Name == "xdist-progress" {
+			lines += c.Count
 		}
 	}
-	return 0
+	return lines
 }
 
 // FuzzDetect builds lines of values that built-in rules replace: no leftover remains.

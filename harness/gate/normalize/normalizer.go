@@ -53,6 +53,7 @@ type Normalizer struct {
 	counts   []int
 	returns  int // carriage returns
 	slowest  slowest
+	progress progress
 	unstable bool
 	// a and b hold a line before and after a rule, shape has its [shape].
 	a, b, shape []byte
@@ -149,8 +150,8 @@ func (n *Normalizer) Text(in []byte) []byte {
 // feed belong to it.
 func (n *Normalizer) Copy(dst io.Writer, src io.Reader) error {
 	var out bytes.Buffer
-	n.slowest.inside = false
-	return logline.Pieces(src, maxLine, func(piece []byte, more bool) error {
+	n.slowest.inside, n.progress.inside = false, false
+	err := logline.Pieces(src, maxLine, func(piece []byte, more bool) error {
 		out.Reset()
 		text, end := bytes.TrimSuffix(piece, []byte("\n")), ""
 		if more || len(text) < len(piece) {
@@ -170,6 +171,12 @@ func (n *Normalizer) Copy(dst io.Writer, src io.Reader) error {
 		_, err := dst.Write(out.Bytes())
 		return err
 	})
+	out.Reset()
+	n.progress.flush(&out)
+	if err == nil && out.Len() > 0 {
+		_, err = dst.Write(out.Bytes())
+	}
+	return err
 }
 
 // line writes one line. If the placeholders make it too long, it continues in the next
@@ -183,8 +190,7 @@ func (n *Normalizer) line(out *bytes.Buffer, line []byte, end string, depth int)
 		line = n.apply(rest)
 	}
 	if line, ok := n.slowest.take(line); ok {
-		out.Write(line)
-		out.WriteString(end)
+		n.progress.take(out, line, end)
 	}
 }
 
@@ -217,10 +223,21 @@ func (n *Normalizer) apply(line []byte) []byte {
 
 // replaceAll appends the line with all matches replaced to dst, and counts them.
 func (r *rule) replaceAll(dst, line, shape []byte) ([]byte, int) {
+	if name := testName(); r.split && name.mayMatch(shape) {
+		if end := len(name.Find(line)); end > 0 {
+			dst, before := r.replaceIn(dst, line[:end], shape[:end])
+			dst, behind := r.replaceIn(dst, line[end:], shape[end:])
+			return dst, before + behind
+		}
+	}
+	return r.replaceIn(dst, line, shape)
+}
+
+func (r *rule) replaceIn(dst, line, shape []byte) ([]byte, int) {
 	matches := r.FindAllSubmatchIndex(line, -1)
 	if len(matches) > 0 && slices.ContainsFunc(r.except, func(p pattern) bool { return p.mayMatch(shape) && p.Match(line) }) {
 		margin := len(line) - len(bytes.TrimLeft(line, " \t[("))
-		matches = slices.DeleteFunc(matches, func(m []int) bool { return !r.leads || m[0] >= max(margin, 1) })
+		matches = slices.DeleteFunc(matches, func(m []int) bool { return !r.leads || m[0] > margin })
 	}
 	from := 0
 	for _, m := range matches {
@@ -234,7 +251,7 @@ func (r *rule) replaceAll(dst, line, shape []byte) ([]byte, int) {
 // Counts are the rules in the order of their application, with the number of their
 // replacements.
 func (n *Normalizer) Counts() []evidence.RuleCount {
-	all := []evidence.RuleCount{{Name: "carriage-return", Count: n.returns}, {Name: "slowest-tests", Count: n.slowest.count}}
+	all := []evidence.RuleCount{{Name: "carriage-return", Count: n.returns}, {Name: "slowest-tests", Count: n.slowest.count}, {Name: "xdist-progress", Count: n.progress.lines}}
 	for i, r := range n.rules {
 		all = append(all, evidence.RuleCount{Name: r.name, Count: n.counts[i]})
 	}

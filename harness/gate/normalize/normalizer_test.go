@@ -61,6 +61,56 @@ var sameAfter = []struct{ rule, a, b, want string }{
 	{"duration", "Finished in 0.00123 seconds", "Finished in 1.2e-05 seconds", "Finished in <duration>"},
 	{"pid", "pid=1234 ready", "pid=77 ready", "pid=<pid> ready"},
 	{"pid", "[pid 12] x", "[pid 9] x", "[pid <pid>] x"},
+	{"xdist-progress", "gw0 [4] / gw1 [4]\n\n..F [ 75%]\n. [100%]\n=== FAILURES ===", "gw0 [4] / gw1 [4]\n\nF. [ 50%]\n.. [100%]\n=== FAILURES ===", "gw0 [4] / gw1 [4]\n\n<progress> 3 of \".\", 1 of \"F\"\n=== FAILURES ==="},
+	{"pid", "worker (PID 12) and pid (7)", "worker (PID 9) and pid (11)", "worker (PID <pid>) and pid (<pid>)"},
+	{"timestamp-day-first", "28 Nov 2026 12:00:00.123 x", "1 Dec 2026 01:00:00 x", "<time> x"},
+	{"timestamp-day-first", "[28-Nov-2026 12:00:00] NOTICE: x", "[01-Dec-2026 12:00:01] NOTICE: x", "[<time>] NOTICE: x"},
+	{"timestamp-glog", "I20260102 03:04:05.678901 12 file.cc:12] x", "I20260103 03:04:05.678901 7 file.cc:12] x", "I<time> <pid> file.cc:12] x"},
+	{"timestamp-glog", "E0000 00:00:1700000000.123456      12 file.cc:12] x", "E0000 00:00:1800000000.123456       7 file.cc:12] x", "E<time> <pid> file.cc:12] x"},
+	{"timestamp-glog", "I0102 03:04:05.678901 140735340871680 app.py:12] x", "I0102 03:04:05.678901 140427067066048 app.py:12] x", "I<time> <pid> app.py:12] x"},
+	{"timestamp-chromium", "[7:7:0102/030405.678901:ERROR:gpu.cc(12)] x", "[8:9:0102/030406.1:ERROR:gpu.cc(12)] x", "[<pid>:<pid>:<time>:ERROR:gpu.cc(12)] x"},
+	{"log-process", "2026-01-02 03:04:05,678 [7] INFO ready", "2026-01-02 03:04:06,001 [12] INFO ready", "<time> [<pid>] INFO ready"},
+	{"log-process", "[2026-01-02 03:04:05 +0000] [7] [ERROR] AssertionError", "[2026-01-02 03:04:06 +0000] [8] [ERROR] AssertionError", "[<time>] [<pid>] [ERROR] AssertionError"},
+	{"log-process", "2026-01-02 03:04:05.678 UTC [7] LOG:  ready", "2026-01-02 03:04:05.679 UTC [71] LOG:  ready", "<time> [<pid>] LOG:  ready"},
+	{"log-process", "2026-01-02 03:04:05.678 UTC [7] me@db ERROR:  x", "2026-01-02 03:04:05.679 UTC [71] me@db ERROR:  x", "<time> [<pid>] me@db ERROR:  x"},
+	{"log-process", "2026-01-02 03:04:05 - app[7] - INFO - x", "2026-01-02 03:04:05 - app[8] - INFO - x", "<time> - app[<pid>] - INFO - x"},
+	{"log-process", "2026-01-02 03:04:05 [7:140735340871680] [info] x", "2026-01-02 03:04:05 [8:140427067066048] [info] x", "<time> [<pid>] [info] x"},
+	{"log-process", "03:04:05 [7/MainThread] debug: x", "03:04:05 [8/MainThread] debug: x", "<time> [<pid>/MainThread] debug: x"},
+	{"log-process-bare", "2026-01-02 03:04:05,678 7 INFO x", "2026-01-02 03:04:05,678 71 INFO x", "<time> <pid> INFO x"},
+	{"log-process-bare", "2026-01-02 03:04:05,678 - app - 7 - WARNING - x", "2026-01-02 03:04:05,678 - app - 71 - WARNING - x", "<time> - app - <pid> - WARNING - x"},
+	{"log-process-bare", "2026-01-02 03:04:05 | 7 | 140735340871680 | INFO | x", "2026-01-02 03:04:05 | 8 | 140427067066048 | INFO | x", "<time> | <pid> | INFO | x"},
+	{"log-process-first", "[8] 28 Nov 12:00:00.123 * x", "[17] 1 Dec 12:00:00.123 * x", "[<pid>] <time> * x"},
+	{"log-process-first", "7:M 28 Nov 2026 12:00:00.123 # x", "8:M 29 Nov 2026 12:00:00.123 # x", "<pid>:M <time> # x"},
+	{"log-process-first", "7 2026-01-02 03:04:05,678 INFO x", "8 2026-01-02 03:04:05,679 INFO x", "<pid> <time> INFO x"},
+	{"log-process-only", "[7] [ERROR] x", "[8] [ERROR] x", "[<pid>] [ERROR] x"},
+	{"log-process-only", "[7] INFO x", "[8] INFO x", "[<pid>] INFO x"},
+	{"log-process-thread", "INFO 2026-01-02 03:04:05,678 views 7 140735340871680 x", "INFO 2026-01-02 03:04:05,678 views 8 140427067066048 x", "INFO <time> views <pid> x"},
+	{"log-process-thread", "2026-01-02 03:04:05 INFO [140735340871680] x", "2026-01-02 03:04:05 INFO [140427067066048] x", "<time> INFO [<pid>] x"},
+	{"log-process-ruby", "I, [2026-01-02T03:04:05.678901 #7]  INFO -- : x", "I, [2026-01-02T03:04:06.678901 #8]  INFO -- : x", "I, [<time> #<pid>]  INFO -- : x"},
+	{"log-process-spring", "2026-01-02T03:04:05.678Z  INFO 7 --- [main] c.App : x", "2026-01-02T03:04:05.679Z  INFO 8 --- [main] c.App : x", "<time>  INFO <pid> --- [main] c.App : x"},
+	{"log-process-nginx", "2026/01/02 03:04:05 [notice] 7#7: x", "2026/01/02 03:04:06 [notice] 8#8: x", "<time> [notice] <pid>#<pid>: x"},
+	{"log-process-haproxy", "[WARNING] 331/120000 (7) : x", "[WARNING] 332/120001 (8) : x", "[WARNING] (<pid>) : x"},
+	{"pid-parent", "<ForkProcess name='a' pid=7 parent=1 started>", "<ForkProcess name='a' pid=8 parent=2 started>", "<ForkProcess name='a' pid=<pid> parent=<pid> started>"},
+	{"thread-sidekiq", "2026-01-02T03:04:05.678Z pid=7 tid=gqk INFO: x", "2026-01-02T03:04:05.678Z pid=8 tid=1x2 INFO: x", "<time> pid=<pid> tid=<pid> INFO: x"},
+	{"thread-java", "prio=5 tid=0x00007f1234567890 nid=0x7 runnable", "prio=5 tid=0x00007f1234567000 nid=12 runnable", "prio=5 tid=<address> nid=<pid> runnable"},
+	{"thread-rust", "thread 'main' (7) panicked at src/main.rs:2:5:", "thread 'main' (8) panicked at src/main.rs:2:5:", "thread 'main' (<pid>) panicked at src/main.rs:2:5:"},
+	{"thread-rust", "ThreadId(02) x", "ThreadId(11) x", "ThreadId(<pid>) x"},
+	{"thread-ident", "in thread 140735340871680", "in thread 140427067066048", "in thread <pid>"},
+	{"thread-ident", "<Thread(Thread-1 (run), started daemon 140735340871680)>", "<Thread(Thread-1 (run), started daemon 140427067066048)>", "<Thread(Thread-1 (run), started daemon <pid>)>"},
+	{"process-server", "INFO:     Started server process [8]", "INFO:     Started server process [9]", "INFO:     Started server process [<pid>]"},
+	{"process-node", "(node:7) DeprecationWarning: x", "(node:8) DeprecationWarning: x", "(node:<pid>) DeprecationWarning: x"},
+	{"process-checker", "==7==ERROR: AddressSanitizer: x", "==8==ERROR: AddressSanitizer: x", "==<pid>==ERROR: AddressSanitizer: x"},
+	{"process-checker", "==7== Memcheck", "==1234== Memcheck", "==<pid>== Memcheck"},
+	{"process-shell", "run.sh: line 3:     8 Killed                  ./x", "run.sh: line 3:    11 Killed                  ./x", "run.sh: line 3: <pid> Killed                  ./x"},
+	{"pool-worker", "ForkPoolWorker-1 and pool-1-thread-3", "ForkPoolWorker-2 and pool-1-thread-1", "ForkPoolWorker-<n> and pool-1-thread-<n>"},
+	{"xdist-crash", "replacing crashed worker gw0", "replacing crashed worker gw3", "replacing crashed worker <worker>"},
+	{"xdist-worker", "[gw0] [ 72/150] PASSED t.py::a", "[gw3] [  1/150] PASSED t.py::a", "[<worker>] PASSED t.py::a"},
+	// The first line of a test stands behind its name.
+	{"timestamp-iso", "t.py::test_a at 2026-01-02 03:04:05", "t.py::test_a at 2026-01-02 03:04:06", "t.py::test_a at <time>"},
+	{"duration", "t.py::T::test_b[10ms] took 775ms", "t.py::T::test_b[10ms] took 12ms", "t.py::T::test_b[10ms] took <duration>"},
+	{"timestamp-glog", "t.py::test_a[a b] I0102 03:04:05.678901 7 file.go:12] x", "t.py::test_a[a b] I0102 03:04:05.678902 8 file.go:12] x", "t.py::test_a[a b] I<time> <pid> file.go:12] x"},
+	{"log-process", "test_a (m.T.test_a) ... 03:04:05 [7] INFO x", "test_a (m.T.test_a) ... 03:04:06 [8] INFO x", "test_a (m.T.test_a) ... <time> [<pid>] INFO x"},
+	{"clock", "test a::tests::at_10 ... at 03:04:05", "test a::tests::at_10 ... at 03:04:06", "test a::tests::at_10 ... at <time>"},
 	{"process", "process 12 exited", "process 4711 exited", "process <pid> exited"},
 	{"goroutine", "goroutine 12 [running]:", "goroutine 7 [running]:", "goroutine <n> [running]:"},
 	{"address-of", "E   assert <Foo object at 0x7f1234567890> is None", "E   assert <Foo object at 0x7fabcdefabcd> is None", "E   assert <Foo object at <address>> is None"},
@@ -108,6 +158,9 @@ var kept = []string{
 	"50% of 3 s-expressions", "report_10s.log 5s.txt", "1.2.3s", "version=1.10.2",
 	"/tmp/output_v2", "/tmp/report.json", "tmpfile", "rapid 12", "id 12", "127.0.0.1:8080",
 	"<time> and <duration> stay", "port 8080", "sha256 0f8d9ed026a14f859e86a34e95ed09b8", "token expected", "look at 1234567890",
+	"[7] passed", "x = [7]", "[7]", "[7] ERROR", "process [7] items", "<time> INFO [7] done", "[7] <time> done", "<time> 3 errors", "<time> values[7] error", "<time> found 3 ERROR",
+	"<time> main.py:12 INFO x", "thread 7 of 8", "worker 3 done", "1#1: x", "a == 7 == b", "line 3: 8 errors", "sum 140735340871681", "sum 1407353408716800", "0.140735340871680",
+	"t.py::test_a[7] values = [7]", "t.py::test_wait[12ms] ERROR at 10ms", "t.py::test_a 3 passed",
 	"t.py::test_p[pid=12] PASSED", "test_a[2026-01-02T03:04:05Z] PASSED                  [ 50%]",
 }
 
@@ -169,6 +222,9 @@ func TestTextKeepsDifferences(t *testing.T) {
 		{"t.py::a PASSED", "t.py::a FAILED"}, {"a  \n", "a\n"}, {"pytest-8.1.1", "pytest-8.1.2"},
 		{"3 passed in 0.1s", "4 passed in 0.1s"}, {"/root/.cache/x", "/home/ci/.cache/x"}, {"values[12]", "values[13]"},
 		{"t.py::test_a[12]", "t.py::test_a[13]"}, {"timeout must be 30s", "timeout must be 31s"},
+		{"bringing up nodes...\n..\n.F\n", "bringing up nodes...\n..\n..\n"}, {"bringing up nodes...\n..\n", "bringing up nodes...\n...\n"},
+		{"[7] passed", "[8] passed"}, {"x = [7]", "x = [8]"}, {"03:04:05 [7] INFO got [7]", "03:04:05 [7] INFO got [8]"}, {"03:04:05 [7] INFO 7 ready", "03:04:05 [7] INFO 8 ready"},
+		{"t.py::test_a[10ms] took 3ms", "t.py::test_a[11ms] took 3ms"}, {"t.py::test_a at 10:20:30, n=1", "t.py::test_a at 10:20:30, n=2"},
 	} {
 		assert.NotEqual(t, string(n.Text([]byte(c[0]))), string(n.Text([]byte(c[1]))))
 	}
@@ -220,6 +276,32 @@ func TestSlowestTests(t *testing.T) {
 	require.Equal(t, "slowest 3 durations\n<duration> call     x.py::y", string(normalizer(t).Text([]byte("slowest 3 durations\n0.03s call     x.py::y"))), "no list")
 }
 
+// TestProgress: the letters of tests that ran in parallel come in another order each time, and their
+// number stays.
+func TestProgress(t *testing.T) {
+	for name, c := range map[string]struct {
+		logs []string
+		want string
+	}{
+		"quiet": {[]string{"bringing up nodes...\nbringing up nodes...\n\n.s.x\n..\n5 passed in 0.1s\n", "bringing up nodes...\nbringing up nodes...\n\nx.\n..s.\n5 passed in 0.2s\n"},
+			"bringing up nodes...\nbringing up nodes...\n\n<progress> 4 of \".\", 1 of \"s\", 1 of \"x\"\n5 passed in <duration>\n"},
+		"new words": {[]string{"created: 2/2 workers\n2 workers [3 items]\n\n...   [3/3]\n", "created: 2/2 workers\n2 workers [3 items]\n\n.. [2/3]\n.    [3/3]\n"},
+			"created: 2/2 workers\n2 workers [3 items]\n\n<progress> 3 of \".\"\n"},
+		"a crash": {[]string{"gw0 [3] / gw1 [3]\n\n.F[gw1] node down: x\n\nreplacing crashed worker gw1\nF\nend\n", "gw0 [3] / gw1 [3]\n\n[gw0] node down: x\n\nreplacing crashed worker gw0\nF.F\nend\n"},
+			"gw0 [3] / gw1 [3]\n\n[<worker>] node down: x\n\nreplacing crashed worker <worker>\n<progress> 1 of \".\", 2 of \"F\"\nend\n"},
+		"at the end": {[]string{"bringing up nodes...\n..\n.", "bringing up nodes...\n.\n.."}, "bringing up nodes...\n<progress> 3 of \".\""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, log := range append(c.logs, c.want) {
+				require.Equal(t, c.want, string(normalizer(t).Text([]byte(log))))
+			}
+		})
+	}
+	for _, kept := range []string{"..F\n...\n", "bringing up nodes...\ntext\n..F\n", "more bringing up nodes...\n..F\n"} {
+		require.Equal(t, kept, string(normalizer(t).Text([]byte(kept))))
+	}
+}
+
 func TestRulesOfAWish(t *testing.T) {
 	n, err := normalize.New([]evidence.Rule{{Name: "build", Pattern: `build (\w+)-\d+`, Replace: "build $1-<n>"}}, normalize.Context{})
 	require.NoError(t, err)
@@ -266,7 +348,7 @@ func TestDetect(t *testing.T) {
 		"token":   {"token 0f8d9ed026a14f859e86a34e95ed09b8", "nonce=0f8d9ed026a14f85"},
 		"port":    {"port 43211", "listening, Port: 50000"},
 		"control": {"\x1bx"},
-		"pid":     {"pid -> 123", "process_id (4711", "INFO gunicorn[4711]: booted"},
+		"pid":     {"pid -> 7", "handled by 140735340871680", "pid -> 123", "process_id (4711", "INFO gunicorn[4711]: booted"},
 		"tmp":     {"/tmp/a1b2c3d4", "mkdtemp gave tmpa1b2c3d4", "/tmp/x/../go-build1234567"},
 	} {
 		for _, line := range lines {

@@ -50,6 +50,8 @@ type rule struct {
 	except []pattern
 	// leads says that the rule also changes the beginning of such a line.
 	leads bool
+	// split says that the text behind the name of a test is a line of its own.
+	split bool
 }
 
 func always(name, hints, expression, replace string) rule {
@@ -59,14 +61,20 @@ func always(name, hints, expression, replace string) rule {
 // unlessTested is a rule that keeps the names of tests and the values of assertions. The
 // time at the beginning of a line of a log is not a value of it.
 func unlessTested(name, hints, expression, replace string) rule {
-	return rule{name, replace, compile(hints, expression), tested(), true}
+	return rule{name: name, replace: replace, pattern: compile(hints, expression), except: tested(), leads: true}
 }
 
 // unlessCompared is a rule for durations. A duration in the text of a failure or of a
 // demand ("timeout must be 30s") is a result.
 func unlessCompared(name, hints, expression, replace string) rule {
-	return rule{name, replace, compile(hints, expression), compared(), false}
+	return rule{name: name, replace: replace, pattern: compile(hints, expression), except: compared()}
 }
+
+// testName is the name of a test that its runner prints before it starts the test, so that the
+// first line of the test stands behind it: pytest with -sv, unittest with -v, and libtest.
+var testName = sync.OnceValue(func() pattern {
+	return compile(".py::| ... ", `^(?:\S+\.py(?:::[^\s\[]+)+(?:\[.*?\])? |\w+ \([\w.]+\) \.\.\. |test \S+ \.\.\. )`)
+})
 
 var tested = sync.OnceValue(func() []pattern {
 	return []pattern{
@@ -97,11 +105,11 @@ const (
 	// Hints of several rules.
 	clockHint = ":00"
 	monthHint = "jan |feb |mar |apr |may |jun |jul |aug |sep |oct |nov |dec "
-	// level is a level of a log. ident is what glibc calls a thread: an address in decimal.
-	level = `(?:TRACE|DEBUG|INFO|NOTICE|LOG|WARN(?:ING)?|ERROR|CRITICAL|FATAL|PANIC|ALERT|EMERG)`
-	ident = `1[34]\d{13}`
-	// between are the spaces and signs between two fields of a line of a log.
-	between = `(?:[ \t]*[|-][ \t]*|[ \t]+)`
+	// level is a level of a log, in the form of most loggers; ident is what glibc calls a thread.
+	level = `(?:TRACE|DEBUG|INFO|NOTICE|LOG|WARN(?:ING)?|ERROR|CRITICAL|FATAL|PANIC|ALERT|EMERG)\b`
+	ident = `1[34]\d{13}\b`
+	// between is what separates the fields of a line of a log.
+	between = `(?:[ \t]*[|-][ \t]+|[ \t]+)`
 	// temporary is where temporary files are.
 	temporary = `(?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/\w\w/\w+/T)`
 
@@ -117,7 +125,7 @@ const (
 
 // builtin are the rules that always apply, in this order.
 var builtin = sync.OnceValue(func() []rule {
-	return []rule{
+	all := []rule{
 		// Points in time.
 		unlessTested("timestamp-iso", clockHint, `\b`+date+`(?:[Tt_ ]| at )(?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60))?`+fraction+zone+`(?: m=[+-]\d+\.\d+)?\b`, "<time>"),
 		unlessTested("timestamp-compact", "t000000", `\b(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3])[0-5]\d[0-5]\d`+fraction+`(?:Z|[+-]\d{4})?\b`, "<time>"),
@@ -151,12 +159,30 @@ var builtin = sync.OnceValue(func() []rule {
 		unlessTested("clock", clockHint, stampStart+clock+stampEnd, "$1<time>$2"),
 		unlessCompared("hours", clockHint, stampStart+`\d{1,3}:[0-5]\d:[0-5]\d(?:\.\d+)?`+stampEnd, "$1<duration>$2"),
 
-		// Processes and memory.
-		unlessTested("pid", "pid|tid|process|thread", `(?i)(\b(?:p?pid|tid|process[ _-]id|thread[ _-]id)["']?(?: ?[=:#] ?| is | ))\d+\b`, "$1<pid>"),
+		// Processes, threads and memory. A number without a name is one of a process only at its place in
+		// a line of a log: before the level, or in the form of one program. A message can begin with a
+		// number of its own.
+		always("log-process", "<time>", `^(\[?<time>\]?`+between+`(?:[A-Za-z_][\w.-]*(?:`+between+`)?)?[\[(])\d+(?:[:/]\d+)?((?:[:/ ][A-Za-z][\w-]*)?[\])]:?`+between+`(?:\S+@\S+ )?(?:\[(?i:`+level+`)|`+level+`|(?:info|debug|trace)\b))`, "$1<pid>$2"),
+		always("log-process-bare", "<time>", `^(\[?<time>\]?`+between+`(?:[A-Za-z_][\w.-]* *[|-] +)?)\d+(?:`+between+`\d+)?(`+between+`\[?`+level+`(?:[\]:| \t]|$))`, "$1<pid>$2"),
+		always("log-process-first", " <time> ", `^(\[?)\d+(\]?|:[A-Z]) (\[?<time>\]? (?:[.*#-] |\[?`+level+`))`, "$1<pid>$2 $3"),
+		always("log-process-only", "[0", `^\[\d+\] (\[`+level+`\]|(?:INFO|DEBUG)\b)`, "[<pid>] $1"),
+		always("log-process-thread", "<time>", `^((?:\[?`+level+`\]?:?`+between+`)?\[?<time>.*?[\[( ])(?:\d+(?:[:/]|`+between+`))?`+ident, "$1<pid>"),
+		always("log-process-ruby", ", [<time> #", `^([A-Z], \[<time> #)\d+(\] +[A-Z]+ -- )`, "$1<pid>$2"),
+		always("log-process-spring", " --- [", `^(<time> +`+level+` )\d+( --- \[)`, "$1<pid>$2"),
+		always("log-process-nginx", "#0", `^(<time> \[[a-z]+\] )\d+#\d+: `, "$1<pid>#<pid>: "),
+		always("log-process-haproxy", ") : ", `^(\[[A-Z]+\] +)(?:\d{3}/\d{6} )?\(\d+\) : `, "$1(<pid>) : "),
+		unlessTested("pid", "pid|tid|process|thread", `(?i)(\b(?:p?pid|tid|process[ _-]id|thread[ _-]id)["']?(?: ?[=:#] ?| is | | ?[(\[]))\d+\b`, "$1<pid>"),
+		always("pid-parent", "pid=<pid> parent=", `(\bpid=<pid> parent=)\d+\b`, "$1<pid>"),
+		always("thread-sidekiq", "pid=<pid> tid=", `(\bpid=<pid> tid=)[0-9a-z]+\b`, "$1<pid>"),
+		always("thread-java", " nid=", `(\btid=\S+ nid=)(?:0x[0-9a-f]+|\d+)\b`, "$1<pid>"),
+		always("thread-rust", "threadid(|thread '", `(\bThreadId\(|\bthread '[^']*' \()\d+(\))`, "$1<pid>$2"),
+		always("thread-ident", "thread|ident|started ", `(?i)(thread[\w-]*["']?[ =:#,(\[]{1,3}|\bident[ =:]{1,3}|\bstarted (?:daemon )?)`+ident, "$1<pid>"),
 		always("process", "process ", `\b([Pp]rocess )\d+( (?:exited|ended|finished|started|stopped|terminated|died|crashed|killed|was|is|has|got|received)\b|[\])}:,;.]|$)`, "$1<pid>$2"),
-		// A number that nothing names is one of a process only at its place in a line of a log. A
-		// message may begin with a number, so it stays there.
-		always("log-process", "<time>", `^(\[?<time>\]?`+between+`(?:[A-Za-z_][\w.-]*(?:`+between+`|\[))?)\d+((?:\]?`+between+`|\] )\[?`+level+`(?:[\]:| \t-]|$))`, "$1<pid>$2"),
+		always("process-server", "process [", `(?i)\b((?:server|parent|child|reloader|worker|master|main) process )\[\d+\]`, "$1[<pid>]"),
+		always("process-node", "(node:", spaceStart+`\(node:\d+\)`, "$1(node:<pid>)"),
+		always("process-checker", "0==|0--", `^(==|--)\d+(==|--)( |[A-Z]|$)`, "$1<pid>$2$3"),
+		always("process-shell", ": line ", `(: line \d+:) +\d+ ((?:Aborted|Alarm clock|Bus error|Floating point exception|Hangup|Illegal instruction|Killed|Quit|Segmentation fault|Terminated|Trace/breakpoint trap)\b)`, "$1 <pid> $2"),
+		unlessTested("pool-worker", "worker-|threadpoolexecutor-|-thread-", `\b((?:Fork|Spawn|ForkServer)PoolWorker-|ThreadPoolExecutor-\d+_|pool-\d+-thread-|ForkJoinPool(?:-\d+|\.commonPool)-worker-)\d+\b`, "$1<n>"),
 		always("goroutine", "goroutine ", `\b(goroutine )\d+\b`, "$1<n>"),
 		always("address-of", " at 0x", `( at )0x[0-9a-fA-F]{6,16}\b`, "$1<address>"),
 		unlessTested("address", "0x", `\b0x[0-9a-fA-F]{8,16}\b`, "<address>"),
@@ -176,4 +202,8 @@ var builtin = sync.OnceValue(func() []rule {
 		always("xdist-worker", "[gw", spaceStart+`\[gw\d+\](?: \[ *\d+(?:%|/\d+)\])?`, "$1[<worker>]"),
 		always("xdist-crash", "worker", `\b(crashed worker |worker ')gw\d+\b`, "$1<worker>"),
 	}
+	for i := range all {
+		all[i].split = true
+	}
+	return all
 })
