@@ -186,8 +186,9 @@ func TestEngineRepeat(t *testing.T) {
 func TestEngineReplay(t *testing.T) {
 	t.Parallel()
 	e := engine(t)
-	dir := treetest.Dir(t, map[string]string{"test_a.py": "import os\n\ndef test_one():\n    os.makedirs('out')\n    open('out/app', 'w').write('1')\n"})
-	o := real(t, e, dir, limits+"gate_commands: [pytest -q]\nartifact_paths: ['out/**']\n")
+	dir := treetest.Dir(t, map[string]string{"test_a.py": "import os, time\n\ndef test_one():\n    print('at', time.strftime('%Y-%m-%d %H:%M:%S'))\n" +
+		"    print(time.strftime('%H:%M:%S'), f'[{os.getpid()}] INFO ready')\n    os.makedirs('out')\n    open('out/app', 'w').write('1')\n"})
+	o := real(t, e, dir, limits+"gate_commands: [pytest -sv]\nartifact_paths: ['out/**']\n")
 	o.OutDir = filepath.Join(dir, "gates", "one")
 	report, err := o.run(t.Context())
 	require.NoError(t, err)
@@ -248,7 +249,7 @@ func TestEngineReplay(t *testing.T) {
 		"image": func(t *testing.T, dir string) {
 			replaceIn(t, dir, evidence.GatesFile, report.Gates.ImageID, "sha256:"+strings.Repeat("0", 64))
 		},
-		"commands": func(t *testing.T, dir string) { replaceIn(t, dir, evidence.GatesFile, "pytest -q", "pytest -v") },
+		"commands": func(t *testing.T, dir string) { replaceIn(t, dir, evidence.GatesFile, "pytest -sv", "pytest -v") },
 		"not executed": func(t *testing.T, dir string) {
 			replaceIn(t, dir, evidence.RunManifestFile, `"execute": true`, `"execute": false`)
 		},

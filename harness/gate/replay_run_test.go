@@ -165,6 +165,51 @@ func TestReplayOfALineThatDiffers(t *testing.T) {
 	require.Equal(t, "log", replayed.Differences[0].Signal)
 }
 
+// TestReplayOfParallelTests: the order in which tests in parallel end is none of their results, and
+// everything else is.
+func TestReplayOfParallelTests(t *testing.T) {
+	const names = `<testcase classname="t" name="a"/><testcase classname="t" name="b"/>`
+	const skipsA, skipsB = `<testcase classname="t" name="a"><skipped/></testcase><testcase classname="t" name="b"/>`, `<testcase classname="t" name="a"/><testcase classname="t" name="b"><skipped/></testcase>`
+	for name, c := range map[string]struct {
+		stdout, again string
+		cases, other  string   // of the run and of its replay
+		signals       []string // of the differences
+	}{
+		"letters":         {"bringing up nodes...\n.. [ 66%]\n.\nx: 1\ny: 2\n", "bringing up nodes...\n. [ 33%]\n..\ny: 2\nx: 1\n", names, names, nil},
+		"names":           {"gw0 [2] / gw1 [2]\n[gw0] [ 50%] PASSED t.py::a\n[gw1] [100%] PASSED t.py::b\n", "gw0 [2] / gw1 [2]\n[gw0] [ 50%] PASSED t.py::b\n[gw0] [100%] PASSED t.py::a\n", names, names, nil},
+		"files":           {"t/a.t .. ok\nt/b.t .. ok\nFiles=2, Tests=4,  0 wallclock secs ( 0.02 usr + 0.07 cusr = 0.14 CPU)\n", "t/b.t .. ok\nt/a.t .. ok\nFiles=2, Tests=4,  1 wallclock secs ( 0.03 usr + 0.07 cusr = 0.15 CPU)\n", names, names, nil},
+		"another letter":  {"bringing up nodes...\n...\n", "bringing up nodes...\n..s\n", names, names, []string{"log", "behavior_hash"}},
+		"another line":    {"2 workers [2 items]\n..\nx: 1\n", "2 workers [2 items]\n..\nx: 2\n", names, names, []string{"log", "behavior_hash"}},
+		"another outcome": {"2 workers [2 items]\n.s\nx: 1\ny: 2\n", "2 workers [2 items]\ns.\ny: 2\nx: 1\n", skipsB, skipsA, []string{"log", "outcome"}},
+		"one by one":      {"x: 1\ny: 2\n", "y: 2\nx: 1\n", names, names, []string{"log"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.program = func(_ sandbox.Request, g *fakeGate) error {
+				cases := c.cases
+				if g.Stdout = c.stdout; f.ran > 1 {
+					g.Stdout, cases = c.again, c.other
+				}
+				g.report = `<testsuite name="pytest">` + cases + `</testsuite>`
+				return nil
+			}
+			o := options(t, f, oneTest)
+			_, err := o.run(t.Context())
+			require.NoError(t, err)
+			replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
+			require.NoError(t, err)
+			var signals []string
+			for _, d := range replayed.Differences {
+				signals = append(signals, d.Signal)
+			}
+			require.ElementsMatch(t, c.signals, signals, "%+v", replayed.Differences)
+			if name == "another outcome" {
+				require.Contains(t, replayed.Differences, gate.Difference{Gate: 1, Signal: "outcome", Subject: "t.py::a", Want: "passed", Got: "skipped"})
+			}
+		})
+	}
+}
+
 // TestReplayOfAnEditedDirectory: what is not what was hashed is not run.
 func TestReplayOfAnEditedDirectory(t *testing.T) {
 	for name, c := range map[string]struct {

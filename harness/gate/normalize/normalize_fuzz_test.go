@@ -2,6 +2,8 @@ package normalize_test
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -60,11 +62,11 @@ func FuzzDetect(f *testing.F) {
 		default:
 			between = "\n"
 		}
-		if second.rule == "syslog-process" || second.rule == "process-prefix" {
-			between = "\n" // elsewhere in a line the name of a process is a leftover
-		}
-		if normalize.IsTested([]byte(first.a + between + second.a)) {
-			between = "\n" // rules leave alone what stands in such a line
+		// Elsewhere in a line, what is the beginning of a line of a log is a leftover.
+		begins := strings.HasPrefix(second.rule, "log-process") || slices.Contains([]string{"syslog-process", "process-prefix", "timestamp-glog", "timestamp-chromium"}, second.rule)
+		// Rules leave alone what stands in a line of a test.
+		if line := first.a[strings.LastIndexByte(first.a, '\n')+1:]; begins || normalize.IsTested([]byte(line+between+second.a)) {
+			between = "\n"
 		}
 		n := normalizer(t)
 		text := n.Text([]byte(first.a + between + second.b + "\n"))

@@ -197,21 +197,21 @@ func (n *Normalizer) line(out *bytes.Buffer, line []byte, end string, depth int)
 // apply applies the rules in their order until nothing changes: a replacement can be the
 // context of another match. The result is valid until the next call.
 func (n *Normalizer) apply(line []byte) []byte {
+	behind := n.look(line)
 	for range maxRounds {
 		changed := false
-		n.shape = shape(n.shape[:0], line)
 		for i, r := range n.rules {
 			if !r.mayMatch(n.shape) {
 				continue
 			}
 			var count int
-			if n.b, count = r.replaceAll(n.b[:0], line, n.shape); count == 0 || bytes.Equal(n.b, line) {
+			if n.b, count = r.replaceAll(n.b[:0], line, n.shape, behind); count == 0 || bytes.Equal(n.b, line) {
 				continue
 			}
 			n.counts[i] += count
 			n.a, n.b = n.b, n.a
 			line, changed = n.a, true
-			n.shape = shape(n.shape[:0], line)
+			behind = n.look(line)
 		}
 		if !changed {
 			return line
@@ -221,16 +221,24 @@ func (n *Normalizer) apply(line []byte) []byte {
 	return line
 }
 
-// replaceAll appends the line with all matches replaced to dst, and counts them.
-func (r *rule) replaceAll(dst, line, shape []byte) ([]byte, int) {
-	if name := testName(); r.split && name.mayMatch(shape) {
-		if end := len(name.Find(line)); end > 0 {
-			dst, before := r.replaceIn(dst, line[:end], shape[:end])
-			dst, behind := r.replaceIn(dst, line[end:], shape[end:])
-			return dst, before + behind
-		}
+// look sets the shape of a line, and returns where the text behind the name of a test begins.
+func (n *Normalizer) look(line []byte) int {
+	n.shape = shape(n.shape[:0], line)
+	if name := testName(); name.mayMatch(n.shape) {
+		return len(name.Find(line))
 	}
-	return r.replaceIn(dst, line, shape)
+	return 0
+}
+
+// replaceAll appends the line with all matches replaced to dst, and counts them. behind is where the
+// text behind the name of a test begins.
+func (r *rule) replaceAll(dst, line, shape []byte, behind int) ([]byte, int) {
+	if !r.split || behind == 0 {
+		return r.replaceIn(dst, line, shape)
+	}
+	dst, first := r.replaceIn(dst, line[:behind], shape[:behind])
+	dst, second := r.replaceIn(dst, line[behind:], shape[behind:])
+	return dst, first + second
 }
 
 func (r *rule) replaceIn(dst, line, shape []byte) ([]byte, int) {

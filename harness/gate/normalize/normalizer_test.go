@@ -51,6 +51,7 @@ var sameAfter = []struct{ rule, a, b, want string }{
 	{"bracketed-duration", "✓ waits 10 ms (5 ms)", "✓ waits 10 ms (17 ms)", "✓ waits 10 ms (<duration>)"},
 	{"go-benchmark", "BenchmarkX-8   \t 1000000\t      1234 ns/op\t 16 B/op", "BenchmarkX-8   \t 900\t      12.5 ns/op\t 16 B/op", "BenchmarkX-8   \t <n>\t      <duration>\t 16 B/op"},
 	{"prove-duration", "Files=1, Tests=3,  0 wallclock secs ( 0.02 usr  0.00 sys =  0.02 CPU)", "Files=1, Tests=3, 12 wallclock secs ( 1.02 usr  0.00 sys =  1.02 CPU)", "Files=1, Tests=3, <duration>"},
+	{"prove-duration", "ok      157 ms ( 0.00 usr  0.00 sys +  0.03 cusr  0.00 csys =  0.03 CPU)", "ok        1 s ( 0.01 usr  0.00 sys +  0.03 cusr  0.00 csys =  0.04 CPU)", "ok <duration>"},
 	{"tap-duration", "ok 1 - waits 10ms # time=12.5ms", "ok 1 - waits 10ms # time=1ms", "ok 1 - waits 10ms # time=<duration>"},
 	{"minutes", "Time: 00:00.123, Memory: 6.00 MB", "Time: 01:00.5, Memory: 6.00 MB", "Time: <duration>, Memory: 6.00 MB"},
 	{"named-duration", `{"elapsed": 0.123, "n": 3}`, `{"elapsed": 12, "n": 3}`, `{"elapsed": <duration>, "n": 3}`},

@@ -148,7 +148,7 @@ var builtin = sync.OnceValue(func() []rule {
 		always("unittest-duration", "ran ", `^(Ran \d+ tests? in )\d+\.\d+s`, "$1<duration>"),
 		always("go-package-duration", "\t", `^((?:ok  |FAIL)\t\S+\t)\d+\.\d+s`, "$1<duration>"),
 		always("go-benchmark", " ns/op", `^(Benchmark\S+\s+)\d+(\s+)\d+(?:\.\d+)? ns/op`, "$1<n>$2<duration>"),
-		always("prove-duration", " wallclock ", ` *\d+(?:\.\d+)? wallclock secs? \([^()]*\)`, " <duration>"),
+		always("prove-duration", " cpu)", ` *\d+(?:\.\d+)? (?:wallclock secs?|m?s) \([^()]* CPU\)`, " <duration>"),
 		always("tap-duration", "# time=|# duration_ms ", `(# (?:time=|duration_ms ))\d+(?:\.\d+)?(?:ms|s)?$`, "$1<duration>"),
 		unlessTested("minutes", "time: ", `(\bTime: )\d\d:\d\d(?:\.\d+)?`+stampEnd, "$1<duration>$2"),
 		always("bracketed-duration", "s)|m)|e)|r)", spaceStart+`\(`+amount+`\)`, "$1(<duration>)"),
@@ -162,11 +162,11 @@ var builtin = sync.OnceValue(func() []rule {
 		// Processes, threads and memory. A number without a name is one of a process only at its place in
 		// a line of a log: before the level, or in the form of one program. A message can begin with a
 		// number of its own.
-		always("log-process", "<time>", `^(\[?<time>\]?`+between+`(?:[A-Za-z_][\w.-]*(?:`+between+`)?)?[\[(])\d+(?:[:/]\d+)?((?:[:/ ][A-Za-z][\w-]*)?[\])]:?`+between+`(?:\S+@\S+ )?(?:\[(?i:`+level+`)|`+level+`|(?:info|debug|trace)\b))`, "$1<pid>$2"),
+		always("log-process", "[0|(0", `^(\[?<time>\]?`+between+`(?:[A-Za-z_][\w.-]*(?:`+between+`)?)?[\[(])\d+(?:[:/]\d+)?((?:[:/ ][A-Za-z][\w-]*)?[\])]:?`+between+`(?:\S+@\S+ )?(?:\[(?i:`+level+`)|`+level+`|(?:info|debug|trace)\b))`, "$1<pid>$2"),
 		always("log-process-bare", "<time>", `^(\[?<time>\]?`+between+`(?:[A-Za-z_][\w.-]* *[|-] +)?)\d+(?:`+between+`\d+)?(`+between+`\[?`+level+`(?:[\]:| \t]|$))`, "$1<pid>$2"),
 		always("log-process-first", " <time> ", `^(\[?)\d+(\]?|:[A-Z]) (\[?<time>\]? (?:[.*#-] |\[?`+level+`))`, "$1<pid>$2 $3"),
 		always("log-process-only", "[0", `^\[\d+\] (\[`+level+`\]|(?:INFO|DEBUG)\b)`, "[<pid>] $1"),
-		always("log-process-thread", "<time>", `^((?:\[?`+level+`\]?:?`+between+`)?\[?<time>.*?[\[( ])(?:\d+(?:[:/]|`+between+`))?`+ident, "$1<pid>"),
+		always("log-process-thread", "000000000000000", `^((?:\[?`+level+`\]?:?`+between+`)?\[?<time>.*?[\[( ])(?:\d+(?:[:/]|`+between+`))?`+ident, "$1<pid>"),
 		always("log-process-ruby", ", [<time> #", `^([A-Z], \[<time> #)\d+(\] +[A-Z]+ -- )`, "$1<pid>$2"),
 		always("log-process-spring", " --- [", `^(<time> +`+level+` )\d+( --- \[)`, "$1<pid>$2"),
 		always("log-process-nginx", "#0", `^(<time> \[[a-z]+\] )\d+#\d+: `, "$1<pid>#<pid>: "),
