@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,7 +79,9 @@ func TestEngineVerdicts(t *testing.T) {
 		"failing":            {"def test_one():\n    assert 1 == 2\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonGateFailed, ""},
 		"no tests":           {"x = 1\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonGateFailed, ""},
 		"no tests, expected": {"x = 1\n", "gate_commands: [{cmd: pytest -q, expect_exit: 5}]", evidence.Blocked, evidence.ReasonNoTests, ""},
-		"exit 0":             {passing, "gate_commands: [\"sh -c 'exit 0'\"]", evidence.Pass, evidence.ReasonPass, ""},
+		"exit 0":             {passing, "gate_commands: [\"sh -c 'exit 0'\"]", evidence.Pass, evidence.ReasonPass, "no test was seen"},
+		"unittest, no tests": {"x = 1\n", "gate_commands: [python3 -m unittest discover]", evidence.Pass, evidence.ReasonPass, "no test was seen"},
+		"refusal, printed":   {"def test_one():\n    print(\"PermissionError: [Errno 13] Permission denied: '/etc/app.conf'\")\n", "gate_commands: [pytest -q -s]", evidence.Pass, evidence.ReasonPass, "/etc/app.conf"},
 		"only checks":        {passing, "gate_commands: [{cmd: 'true', kind: check}]", evidence.Blocked, evidence.ReasonNoTests, ""},
 		"all skipped":        {"import pytest\n\n@pytest.mark.skip\ndef test_one():\n    pass\n", "gate_commands: [pytest -q]", evidence.Blocked, evidence.ReasonNoTests, ""},
 		"hang":               {passing, "gate_commands: [{cmd: sleep 600, timeout: 5s}]", evidence.Blocked, evidence.ReasonTimeout, ""},
@@ -109,7 +112,7 @@ func TestEngineVerdicts(t *testing.T) {
 			require.Equal(t, []any{c.status, c.reason}, []any{report.Verdict.Status, report.Verdict.StopReason}, report.Verdict.Findings)
 			if c.subject != "" {
 				var subjects []string
-				for _, f := range report.Verdict.Findings {
+				for _, f := range slices.Concat(report.Verdict.Findings, report.Verdict.Warnings) {
 					subjects = append(subjects, f.Subject+": "+f.Detail)
 				}
 				require.Contains(t, strings.Join(subjects, "\n"), c.subject)

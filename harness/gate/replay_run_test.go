@@ -126,6 +126,29 @@ func TestReplayIsJudged(t *testing.T) {
 	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
 }
 
+// TestPrintedRefusal: text about a refused access is a warning, which run, verify, judge and replay
+// agree on.
+func TestPrintedRefusal(t *testing.T) {
+	f := newFake(t)
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		g.Stdout = "PermissionError: [Errno 13] Permission denied: '/etc/app.conf'\n" + g.Stdout
+		return nil
+	}
+	o := options(t, f, oneTest)
+	report, err := o.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+	require.Len(t, report.Verdict.Warnings, 1)
+	require.Equal(t, "/etc/app.conf", report.Verdict.Warnings[0].Subject)
+	verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, verified.OK, verified.Problems)
+	require.Equal(t, report.Verdict, verified.Verdict)
+	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+}
+
 // TestReplayOfRepeatsAndBaseline: what a replay does not do is not expected of it.
 func TestReplayOfRepeatsAndBaseline(t *testing.T) {
 	f := newFake(t)

@@ -101,9 +101,16 @@ func Findings(v evidence.Verdict, hint func(string) string) []string {
 	return findings(v, evidence.Tests{}, hint)
 }
 
-// findings are the causes of a verdict with their hints. What follows from them, or from the
+// findings are the warnings of a verdict, and its causes with their hints. What follows from them, or from the
 // tests that failed, is one line.
 func findings(v evidence.Verdict, tests evidence.Tests, hint func(string) string) (lines []string) {
+	for i, w := range v.Warnings {
+		if i == maxShown {
+			lines = append(lines, fmt.Sprintf("and %d more warnings", len(v.Warnings)-maxShown))
+			break
+		}
+		lines = append(lines, "warning: "+text.Fit(text.OneLine(w.Detail), 3*text.Most))
+	}
 	causes, consequences := report.Causes(v, tests)
 	for i, f := range causes {
 		if i == maxShown {

@@ -50,6 +50,20 @@ func TestFindingLines(t *testing.T) {
 	assert.NotContains(t, shown, "\x1b")
 }
 
+// TestWarningLines: the warnings stand before the findings, bounded in number and length.
+func TestWarningLines(t *testing.T) {
+	v := evidence.Verdict{Status: evidence.Pass}
+	for range maxShown + 2 {
+		v.Warnings = append(v.Warnings, evidence.Finding{Reason: evidence.ReasonIncomplete, Gate: 1, Detail: "No test\nwas seen\x1b." + strings.Repeat("x", 5000)})
+	}
+	lines := Gate(gate.Report{Verdict: v, Dir: "out"}, GateView{}, false)
+	require.Len(t, lines, maxShown+2)
+	assert.Regexp(t, `^warning: No test was seen\^\[[.]xxx`, lines[0])
+	assert.Less(t, len(lines[0]), 700)
+	assert.Equal(t, "and 2 more warnings", lines[maxShown])
+	assert.Equal(t, "PASS · 0 gates · evidence in out", lines[maxShown+1])
+}
+
 // TestFindingsThatFollow: consequences are one line, without hints of their own.
 func TestFindingsThatFollow(t *testing.T) {
 	v := evidence.Verdict{Findings: []evidence.Finding{

@@ -63,7 +63,8 @@ func GateDocument(g Gate) Document {
 		problems(g.Problems),
 		gates(g),
 		brokenTests(g),
-		findings(v),
+		findings("Findings", v.Findings, Bad),
+		findings("Warnings", v.Warnings, Warning),
 		{Title: "Output of the gates that failed", Blocks: tails(g), Folded: true},
 		allTests(g),
 		gateEnforced(g),
@@ -137,19 +138,19 @@ func brokenTests(g Gate) Section {
 	return Section{Title: "Failing tests", Tables: []Table{t}}
 }
 
-func findings(v evidence.Verdict) Section {
+func findings(title string, all []evidence.Finding, mark Mark) Section {
 	t := Table{Columns: []string{"Reason", "Gate", "Subject", "Detail"}}
-	for _, f := range v.Findings {
+	for _, f := range all {
 		at := absent
 		if f.Gate > 0 {
 			at = countCell(f.Gate)
 		}
-		t.Rows = append(t.Rows, []Cell{marked(textCell(string(f.Reason)), Bad), at, codeCell(f.Subject), textCell(f.Detail)})
+		t.Rows = append(t.Rows, []Cell{marked(textCell(string(f.Reason)), mark), at, codeCell(f.Subject), textCell(f.Detail)})
 	}
 	if len(t.Rows) == 0 {
 		return Section{}
 	}
-	return Section{Title: "Findings", Tables: []Table{t}}
+	return Section{Title: title, Tables: []Table{t}}
 }
 
 func tails(g Gate) (blocks []Block) {

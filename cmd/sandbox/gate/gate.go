@@ -79,10 +79,14 @@ cannot be read.`,
 
 // statusLine is a verdict in one line.
 func statusLine(v evidence.Verdict) string {
-	if v.Status == evidence.Pass {
-		return string(v.Status)
+	line := string(v.Status)
+	if v.Status != evidence.Pass {
+		line += ": " + string(v.StopReason)
 	}
-	return string(v.Status) + ": " + string(v.StopReason)
+	if n := len(v.Warnings); n > 0 {
+		line += ", with " + text.Count(n, "warning")
+	}
+	return line
 }
 
 // noGate gives an error about a gate directory a hint.

@@ -98,7 +98,7 @@ not be carried out, 130 interrupted.`,
 	flags.StringVar(&f.mode, "mode", modeExecute, "`mode` of the run: execute, or plan, in which running anything is a violation")
 	flags.BoolVar(&f.Offline, "offline", false, "no network, whatever the wish says")
 	flags.BoolVar(&f.Strict, "strict", false, "demand a clean tree and full observation, whatever the wish says")
-	flags.BoolVar(&f.AllowUnobserved, "allow-unobserved", false, "accept that attempts are known from the output only, for a command on an engine where they cannot be observed")
+	flags.BoolVar(&f.AllowUnobserved, "allow-unobserved", false, "accept that nothing observes attempts, for a command on an engine where nothing can")
 	flags.StringVar(&f.Baseline, "baseline", "", "run on this `revision` first: no more tests may fail than there")
 	flags.StringVar(&f.Commit, "commit", "", "run the files of this `revision` from a private checkout; implies --strict")
 	flags.IntVar(&f.Repeats, "prove-deterministic", 1, "run everything `N` times, with the same outcome each time")

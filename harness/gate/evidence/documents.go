@@ -1,5 +1,11 @@
 package evidence
 
+import (
+	"strings"
+
+	"github.com/evalbox/evalbox/internal/text"
+)
+
 // Versions of documents: names of their wire forms.
 const (
 	TestsV1         = "evalbox/tests/v1"
@@ -175,7 +181,8 @@ type Case struct {
 }
 
 // Observations lists attempts that the boundary or the mode forbids (RT-08). The container
-// prevented each of them; the attempt alone blocks.
+// prevented each of them; an attempt that was observed blocks. Text that reports one is a note:
+// a program can print anything.
 type Observations struct {
 	Schema   string        `json:"schema"`
 	Commands []Observation `json:"commands"`
@@ -189,9 +196,10 @@ type Observation struct {
 	Network  string `json:"network"`  // "none", or the level that was enforced
 	// NetworkAttempts counts attempts to reach something without a network. Counted is
 	// "kernel" for the counters of the container's network, which no program can avoid, and
-	// "output" for error messages alone.
+	// "output" for error messages alone, the first of which is NetworkLine, normalized.
 	NetworkAttempts int64  `json:"network_attempts"`
 	Counted         string `json:"counted"`
+	NetworkLine     string `json:"network_line,omitempty"`
 	Refused         int64  `json:"refused"` // requests that the proxy of a network level refused
 	// Touched are protected paths and canary files that were opened, and paths outside of the
 	// boundary whose refusal the output reports. Watched is true if the kernel watched opens.
@@ -206,8 +214,34 @@ type Observation struct {
 // Touch is a forbidden path.
 type Touch struct {
 	Path string `json:"path"`
-	How  string `json:"how"`  // "opened" (seen by the watch) or "refused" (reported by the output)
+	How  string `json:"how"`  // [TouchOpened] or [TouchPrinted]
 	Line string `json:"line"` // the line of the output that reports it, normalized
+}
+
+// Kinds of touches: the kernel saw the first, and only text reports the second.
+const (
+	TouchOpened  = "opened"
+	TouchPrinted = "refused"
+)
+
+// maxTouch bounds the path of a touch, in bytes.
+const maxTouch = 500
+
+// TouchPath is a path in the container as touches have it. Paths in the repository become relative.
+func TouchPath(name string) string {
+	return text.Short(strings.ToValidUTF8(strings.TrimPrefix(name, Boundary+"/"), "\ufffd"), maxTouch)
+}
+
+// Opened are the touches that the kernel saw. A program that walks a directory only lists its
+// canary files: that is none.
+func Opened(paths []string) []Touch {
+	var all []Touch
+	for _, name := range paths {
+		if !strings.HasSuffix(name, "/") {
+			all = append(all, Touch{Path: TouchPath(name), How: TouchOpened})
+		}
+	}
+	return all
 }
 
 // Normalization describes what node 3 did to the logs.

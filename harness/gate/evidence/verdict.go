@@ -108,7 +108,10 @@ type Verdict struct {
 	StopReason StopReason `json:"stop_reason"`
 	StopClass  string     `json:"stop_class"`
 	// Findings are all reasons against a pass, the most severe first; empty for a pass.
-	Findings        []Finding `json:"findings"`
+	Findings []Finding `json:"findings"`
+	// Warnings are facts that only strict mode holds against a pass. Their reasons are the stop
+	// reasons of strict mode.
+	Warnings        []Finding `json:"warnings,omitempty"`
 	EvidenceSummary Summary   `json:"evidence_summary"`
 	// ReplayCommands are command lines that run the same again.
 	ReplayCommands []string `json:"replay_commands"`
@@ -118,7 +121,7 @@ type Verdict struct {
 	BehaviorHash   string `json:"behavior_hash"`
 }
 
-// Finding is one reason against a pass.
+// Finding is one reason against a pass, or a warning.
 type Finding struct {
 	Reason  StopReason `json:"reason"`
 	Gate    int        `json:"gate"`    // the index of the command, 0 for the whole run

@@ -38,8 +38,9 @@ func (j *judgement) commands() {
 		c.when(r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv), evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
 		c.when(r.Kind != g.Kind || r.ExpectExit != g.ExpectExit, evidence.ReasonUndeclared, r.Command,
 			"was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
-		met = c.ended() && met
-		c.proof()
+		ended := c.ended()
+		met = ended && met
+		c.proof(ended)
 		c.compared()
 	}
 	j.when(!tests && !j.has(evidence.ReasonNoTests), evidence.ReasonNoTests, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
@@ -159,8 +160,9 @@ func (c *command) lacksProgram() bool {
 	return code != nil && (*code == 127 || *code == 126) && *code != c.gate.ExpectExit
 }
 
-// proof adds output that was lost, contradictions, and a gate of tests that proves nothing.
-func (c *command) proof() {
+// proof adds output that was lost, contradictions, and a gate of tests that proves nothing. ended
+// says that the gate ended as expected.
+func (c *command) proof(ended bool) {
 	g, r, counts := c.gate, c.result, c.result.Counts.Value()
 	c.when(!r.LogsComplete, evidence.ReasonIncomplete, evidence.RunLogFile, "has output that is not complete.")
 	// A gate without its program owes no tests.
@@ -187,6 +189,10 @@ func (c *command) proof() {
 		why := c.reportDemanded()
 		c.when(why != "" && r.Problem == "", evidence.ReasonIncomplete, g.Cmd,
 			"left no report of its tests, and %s: name its report in the wish, or make its kind check.", why)
+		if why == "" && ended {
+			c.warn(evidence.ReasonIncomplete, c.gate.Index, g.Cmd,
+				"Gate %d (%s): no test was seen. Only its exit code counted; strict mode demands a report of its tests.", c.gate.Index, short(g.Cmd))
+		}
 	case counts.Executed() < 1:
 		c.add(evidence.ReasonNoTests, g.Cmd, "executed no test%s.", skipped)
 	case counts.Succeeded() < 1 && g.ExpectExit == 0:

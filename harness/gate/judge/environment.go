@@ -125,17 +125,18 @@ func (j *judgement) attempts(at gatePass, o evidence.Observation) {
 	add(o.NetworkAttempts < 0 || o.Refused < 0, evidence.ReasonIncomplete, evidence.ObservationsFile, "has fewer than no attempts in %s.", evidence.ObservationsFile)
 	offline := j.offline()
 	add(offline && o.Network != "none", evidence.ReasonNetwork, "network", "was to be offline and ran with the network %q.", o.Network)
-	add(offline && o.NetworkAttempts > 0, evidence.ReasonNetwork, "network", "tried to reach the network %s, and is to be offline.", text.Count(o.NetworkAttempts, "time"))
+	printed := o.Counted == countedInOutput
+	add(offline && !printed && o.NetworkAttempts > 0, evidence.ReasonNetwork, "network", "tried to reach the network %s, and is to be offline.", text.Count(o.NetworkAttempts, "time"))
+	if offline && printed && o.NetworkAttempts > 0 {
+		j.printed(at, evidence.ReasonNetwork, "network", o.NetworkLine, text.Count(o.NetworkAttempts, "time")+" that it did not reach the network")
+	}
 	add(offline && o.Refused > 0, evidence.ReasonNetwork, "network", "made %s that the proxy refused, and is to be offline.", text.Count(o.Refused, "request"))
 	for _, touch := range o.Touched {
-		how, line := "tried to reach", ""
-		if touch.How == "opened" {
-			how = "opened"
+		if touch.How == evidence.TouchPrinted {
+			j.printed(at, evidence.ReasonOutsideBoundary, touch.Path, touch.Line, "that it did not reach "+touch.Path)
+			continue
 		}
-		if touch.Line != "" {
-			line = ": " + short(touch.Line)
-		}
-		add(true, evidence.ReasonOutsideBoundary, touch.Path, "%s %s, which is outside of what it may touch%s.", how, touch.Path, line)
+		add(true, evidence.ReasonOutsideBoundary, touch.Path, "opened %s, which is outside of what it may touch.", touch.Path)
 	}
 	for _, path := range o.Changed {
 		add(true, evidence.ReasonOutsideBoundary, path, "changed %s, which it may only read.", path)
@@ -143,6 +144,16 @@ func (j *judgement) attempts(at gatePass, o evidence.Observation) {
 	for _, path := range o.Evidence {
 		add(true, evidence.ReasonOutsideBoundary, path, "wrote to %s, where the evidence lies.", path)
 	}
+}
+
+// printed adds what only the text of a gate says. A program can print anything, so the text proves no
+// attempt: only strict mode, which fails closed, holds it against a pass.
+func (j *judgement) printed(at gatePass, reason evidence.StopReason, subject, line, what string) {
+	note := j.warn
+	if j.in.Manifest.Mode.Strict {
+		note = j.add
+	}
+	note(reason, at.index, subject, "G%s printed %s: %q. Strict mode blocks on such a line, unless a pattern of allow_suspects in the wish matches it.", at.String()[1:], what, short(line))
 }
 
 // observed adds attempts that could not be seen. Without a network level, error messages alone

@@ -65,7 +65,8 @@ func Judge(in Input) evidence.Verdict {
 type judgement struct {
 	in       Input
 	findings []evidence.Finding
-	known    map[evidence.Finding]bool // the findings
+	warnings []evidence.Finding
+	known    map[evidence.Finding]bool // the findings and the warnings
 	damaged  map[string]bool           // the files that one of them calls no evidence
 	stopped  bool                      // the run was stopped before its first command
 }
@@ -95,6 +96,15 @@ func (j *judgement) lacking(file, format string, args ...any) {
 	j.when(!j.damaged[file], evidence.ReasonIncomplete, file, format, args...)
 }
 
+// warn adds what only strict mode holds against a pass. reason is the one of strict mode.
+func (j *judgement) warn(reason evidence.StopReason, gate int, subject, format string, args ...any) {
+	f := evidence.Finding{Reason: reason, Gate: gate, Subject: subject, Detail: fmt.Sprintf(format, args...)}
+	if !j.known[f] {
+		j.known[f] = true
+		j.warnings = append(j.warnings, f)
+	}
+}
+
 // merge adds findings of other nodes. One without a reason against a pass gets the given one.
 func (j *judgement) merge(findings []evidence.Finding, otherwise evidence.StopReason) {
 	for _, f := range findings {
@@ -121,6 +131,9 @@ func (j *judgement) verdict() evidence.Verdict {
 		WishSHA256:      j.in.Manifest.WishSHA256,
 		ManifestSHA256:  j.in.Check.ManifestSHA256,
 		BehaviorHash:    j.in.BehaviorHash,
+	}
+	if len(j.warnings) > 0 {
+		v.Warnings = ordered(j.warnings)
 	}
 	if len(v.Findings) > 0 {
 		v.Status, v.StopReason = evidence.Blocked, v.Findings[0].Reason

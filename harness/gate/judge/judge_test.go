@@ -107,9 +107,17 @@ var aspects = []aspect{
 		in.Check.Findings = []evidence.Finding{{Reason: evidence.ReasonTampered, Subject: evidence.RunLogFile, Detail: "was changed."}}
 	}, evidence.ReasonTampered, "was changed"},
 	{"opened", func(in *Input) { observed(in).Touched = []evidence.Touch{{Path: "/etc/shadow", How: "opened"}} }, evidence.ReasonOutsideBoundary, "opened /etc/shadow"},
-	{"refused", func(in *Input) {
-		observed(in).Touched = []evidence.Touch{{Path: "~/.ssh", How: "refused", Line: "cat: ~/.ssh: denied"}}
-	}, evidence.ReasonOutsideBoundary, "tried to reach ~/.ssh, which is outside of what it may touch: cat:"},
+	{"a printed refusal, strict", func(in *Input) { observed(in).Touched = printedTouch }, evidence.ReasonOutsideBoundary,
+		`Gate 1 printed that it did not reach ~/.ssh: "cat: ~/.ssh: denied". Strict mode blocks on such a line, unless a pattern of allow_suspects in the wish matches it.`},
+	{"a touch of no known kind", func(in *Input) {
+		in.Manifest.Mode.Strict = false
+		observed(in).Touched = []evidence.Touch{{Path: "/etc/shadow", How: "seen"}}
+	}, evidence.ReasonOutsideBoundary, "opened /etc/shadow"},
+	{"printed attempts at the network, strict", func(in *Input) { printedNetwork(in) }, evidence.ReasonNetwork,
+		`Gate 1 printed 2 times that it did not reach the network: "Network is unreachable". Strict mode blocks on such a line, unless a pattern of allow_suspects`},
+	{"attempts counted by nobody knows whom", func(in *Input) {
+		in.Manifest.Mode.Strict, observed(in).Counted, observed(in).NetworkAttempts = false, "", 2
+	}, evidence.ReasonNetwork, "tried to reach the network 2 times"},
 	{"read-only changed", func(in *Input) { observed(in).Changed = []string{"core/x.py"} }, evidence.ReasonOutsideBoundary, "may only read"},
 	{"evidence written", func(in *Input) { observed(in).Evidence = []string{"evidence/tests.json"} }, evidence.ReasonOutsideBoundary, "where the evidence lies"},
 	{"network attempt", func(in *Input) { observed(in).NetworkAttempts = 3 }, evidence.ReasonNetwork, "3 times"},
@@ -273,6 +281,93 @@ var aspects = []aspect{
 		in.Differences = []evidence.Finding{{Reason: evidence.ReasonNonReproducible, Subject: "evidence/run_log.txt", Detail: "Line 3 differs."}}
 	}, evidence.ReasonNonReproducible, "Line 3 differs"},
 	{"difference without a reason", func(in *Input) { in.Differences = []evidence.Finding{{Detail: "Line 3 differs."}} }, evidence.ReasonNonReproducible, "Line 3 differs"},
+}
+
+// printedTouch is a refusal that only the output of the gate reports.
+var printedTouch = []evidence.Touch{{Path: "~/.ssh", How: evidence.TouchPrinted, Line: "cat: ~/.ssh: denied"}}
+
+// printedNetwork are attempts that only the output of the gate reports.
+func printedNetwork(in *Input) {
+	o := observed(in)
+	o.Counted, o.NetworkAttempts, o.NetworkLine = "output", 2, "Network is unreachable"
+}
+
+// TestWarnings: without strict mode, text of a gate and a missing report are notes and do not
+// change the verdict. Each has the reason of strict mode.
+func TestWarnings(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(in *Input)
+		reason evidence.StopReason // of strict mode
+		want   []string
+	}{
+		"a printed refusal": {func(in *Input) { observed(in).Touched = printedTouch }, evidence.ReasonOutsideBoundary, []string{
+			`Gate 1 printed that it did not reach ~/.ssh: "cat: ~/.ssh: denied". Strict mode blocks on such a line, unless a pattern of allow_suspects in the wish matches it.`,
+		}},
+		"printed attempts at the network": {func(in *Input) { in.Manifest.Mode.AllowUnobserved = true; printedNetwork(in) }, evidence.ReasonNetwork, []string{
+			`Gate 1 printed 2 times that it did not reach the network: "Network is unreachable". Strict mode blocks on such a line, unless a pattern of allow_suspects in the wish matches it.`,
+		}},
+		"no report": {noReport, evidence.ReasonIncomplete, []string{
+			"Gate 1 (pytest -q): no test was seen. Only its exit code counted; strict mode demands a report of its tests.",
+		}},
+		"a check owes no test": {func(in *Input) {
+			noReport(in)
+			check := *gate(in)
+			check.Index, check.Kind = 2, evidence.KindCheck
+			one := *ran(in)
+			one.Index, one.Kind = 2, evidence.KindCheck
+			*in = passing()
+			in.Manifest.Mode.Strict = false
+			in.Manifest.Gates, in.Tests.Commands = append(in.Manifest.Gates, check), append(in.Tests.Commands, one)
+			in.Manifest.GateCommands = []string{"pytest -q", "pytest -q"}
+			in.Plan.GateCommands, in.Tests.Command = in.Manifest.GateCommands, "pytest -q && pytest -q"
+			also(in, evidence.Observation{})
+			observed2(in).Index = 2
+			for _, name := range rawFiles("", 2) {
+				in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash})
+			}
+		}, "", nil},
+		"a network that was asked for": {func(in *Input) {
+			in.Manifest.Mode.Offline, in.Manifest.Egress = false, &evidence.Egress{Level: "registry"}
+			observed(in).Network = "registry"
+			printedNetwork(in)
+		}, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := passing()
+			in.Manifest.Mode.Strict = false
+			c.change(&in)
+			v := Judge(in)
+			assert.Equal(t, evidence.Pass, v.Status, "%+v", v.Findings)
+			var got []string
+			for _, w := range v.Warnings {
+				assert.Equal(t, c.reason, w.Reason)
+				got = append(got, w.Detail)
+			}
+			assert.Equal(t, c.want, got)
+			if in.Manifest.Mode.Strict, in.Manifest.Mode.AllowUnobserved = true, false; c.reason != "" {
+				v = Judge(in)
+				assert.Equal(t, evidence.Blocked, v.Status)
+				assert.Contains(t, reasonsOf(v), c.reason)
+				assert.Empty(t, v.Warnings)
+			}
+		})
+	}
+}
+
+// TestNoTestOfAFailedGate: a gate that failed needs no warning.
+func TestNoTestOfAFailedGate(t *testing.T) {
+	in := passing()
+	in.Manifest.Mode.Strict = false
+	noReport(&in)
+	ran(&in).ExitCode = exits(1)
+	assert.Empty(t, Judge(in).Warnings)
+}
+
+func reasonsOf(v evidence.Verdict) (all []evidence.StopReason) {
+	for _, f := range v.Findings {
+		all = append(all, f.Reason)
+	}
+	return all
 }
 
 func TestJudgeFindsEveryAspect(t *testing.T) {

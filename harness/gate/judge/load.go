@@ -208,9 +208,21 @@ func (l *loader) observation(o evidence.Observation) {
 	if r.Network != nil {
 		level, refused = r.Network.Level, r.Network.Refused
 	}
-	if less || o.Watched && !watched || level != o.Network || refused > o.Refused {
+	if less || o.Watched && !watched || level != o.Network || refused > o.Refused || hides(o, r.Observed) {
 		l.tampered(evidence.ObservationsFile, o.Index, "%s and %s do not agree on what %s tried.", evidence.ObservationsFile, name, gatePass{o.Pass, o.Index})
 	}
+}
+
+// hides reports whether an observation lacks a file that the kernel saw opened.
+func hides(o evidence.Observation, seen *result.Observed) bool {
+	if seen == nil {
+		return false
+	}
+	has := map[evidence.Touch]bool{}
+	for _, touch := range o.Touched {
+		has[touch] = true
+	}
+	return slices.ContainsFunc(evidence.Opened(seen.Opened), func(touch evidence.Touch) bool { return !has[touch] })
 }
 
 // rawResult reads a raw result; nil if it cannot be used, which the check reports.

@@ -178,6 +178,13 @@ func TestContradictions(t *testing.T) {
 		"attempts":       {raw(func(r *result.Result) { r.Observed.NetworkAttempts = new(int64(3)) }), evidence.ObservationsFile, "what gate 1 tried"},
 		"not counted":    {raw(func(r *result.Result) { r.Observed = nil }), evidence.ObservationsFile, "what gate 1 tried"},
 		"not watched":    {raw(func(r *result.Result) { r.Observed.WatchWhy = "no" }), evidence.ObservationsFile, "what gate 1 tried"},
+		"an opened file": {raw(func(r *result.Result) { r.Observed.Opened = []string{"/repo/core/", "/etc/shadow"} }), evidence.ObservationsFile, "what gate 1 tried"},
+		"an opened file that was only printed": {func(t *testing.T, root *os.Root) {
+			raw(func(r *result.Result) { r.Observed.Opened = []string{"/repo/core/x"} })(t, root)
+			o := passing().Observations
+			o.Commands[0].Touched = []evidence.Touch{{Path: "core/x", How: evidence.TouchPrinted}}
+			require.NoError(t, evidence.Write(root, evidence.ObservationsFile, o))
+		}, evidence.ObservationsFile, "what gate 1 tried"},
 		"a network":      {raw(func(r *result.Result) { r.Network = &result.Network{Level: "registries"} }), evidence.ObservationsFile, "what gate 1 tried"},
 		"another wish":   {lock(func(w *spec.Spec) { w.Name = "other" }), evidence.WishLockFile, "the hash of the wish"},
 		"other commands": {lock(func(w *spec.Spec) { w.GateCommands = []evidence.Command{} }), evidence.WishLockFile, "the commands"},

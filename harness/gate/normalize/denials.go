@@ -2,7 +2,9 @@ package normalize
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,19 +13,21 @@ import (
 )
 
 const (
-	// maxTouches bounds the touched paths of one gate, and maxDenial the path and the line
-	// of each, in bytes.
-	maxTouches = 1000
+	// maxDenials bounds the denials of one gate, and maxDenial the line of each, in bytes.
+	maxDenials = 1000
 	maxDenial  = 500
 )
 
 // denials reads the permission errors that a program printed (RT-09). The kernel reports
-// no event for a refused open, so this is the only trace of it.
+// no event for a refused open, so this is the only trace of it. It is a trace only: whoever
+// prints such a line need not have tried anything.
 type denials struct {
 	protected []string
+	allowed   []*regexp.Regexp // of the wish: lines that are no denials
 	n         *Normalizer
-	touches   map[evidence.Touch]bool
-	network   int64 // lines with errors of the network
+	printed   map[evidence.Touch]bool
+	network   int64  // lines with errors of the network
+	first     string // the first of them
 	// observed is true if the kernel observed the gate. An error then counts only in the
 	// form of the C library or of Python and about a system path, because tests print
 	// sentences about permissions too.
@@ -67,7 +71,10 @@ func (d *denials) look(line []byte) {
 		return p.FindIndex(line)
 	}
 	if find(noNetwork()) != nil {
-		d.network++
+		if message := d.message(line); !d.isAllowed(message) {
+			d.network++
+			d.first = cmp.Or(d.first, message)
+		}
 	}
 	at := find(refusals())
 	absent := at == nil
@@ -80,8 +87,18 @@ func (d *denials) look(line []byte) {
 	if name == "" || !d.isForbidden(name, absent) || d.observed && !isSystemError(line, at, name) {
 		return
 	}
-	message := text.Short(strings.ToValidUTF8(strings.TrimSpace(string(d.n.Text(line))), "\ufffd"), maxDenial)
-	d.touch(name, "refused", message)
+	if message := d.message(line); len(d.printed) < maxDenials && !d.isAllowed(message) {
+		d.printed[evidence.Touch{Path: evidence.TouchPath(name), How: evidence.TouchPrinted, Line: message}] = true
+	}
+}
+
+// message is a line as the evidence has it.
+func (d *denials) message(line []byte) string {
+	return text.Short(strings.ToValidUTF8(strings.TrimSpace(string(d.n.Text(line))), "\ufffd"), maxDenial)
+}
+
+func (d *denials) isAllowed(message string) bool {
+	return slices.ContainsFunc(d.allowed, func(a *regexp.Regexp) bool { return a.MatchString(message) })
 }
 
 // pathOf is the path of a message: a quoted one, else the one nearest to the sentence,
@@ -132,12 +149,4 @@ func isSystemError(line []byte, sentence []int, name string) bool {
 	precedes := colon && messageEnd().Match(after) && bytes.HasSuffix(bytes.TrimRight(beforeColon, "'\"’”"), []byte(name))
 	return (follows || precedes) &&
 		(strings.HasPrefix(name, "~/") || strings.HasPrefix(name, evidence.Boundary+"/") || within(name[1:], systemDirs))
-}
-
-// touch adds a touch of an absolute path. Paths in the repository become relative.
-func (d *denials) touch(name, how, line string) {
-	name = strings.ToValidUTF8(strings.TrimPrefix(name, evidence.Boundary+"/"), "\ufffd")
-	if len(d.touches) < maxTouches {
-		d.touches[evidence.Touch{Path: text.Short(name, maxDenial), How: how, Line: line}] = true
-	}
 }

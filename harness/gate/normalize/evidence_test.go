@@ -3,6 +3,7 @@ package normalize_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -277,6 +278,7 @@ sh: 1: ./x.sh: Permission denied
 	}
 	assert.Equal(t, []string{"/bin/z", "/etc/gshadow", "/etc/shadow", "/opt/y", "/root/.ssh/id_rsa", "/usr/x", "/var/x y", "core/secret"}, touched)
 	assert.Equal(t, int64(2), first.NetworkAttempts)
+	assert.Equal(t, "<urlopen error [Errno -3] Temporary failure in name resolution>", first.NetworkLine)
 	assert.Equal(t, "output", first.Counted)
 	assert.Equal(t, "none", first.Network)
 	assert.False(t, first.Watched)
@@ -284,6 +286,7 @@ sh: 1: ./x.sh: Permission denied
 	assert.Equal(t, []string{"GATES.json", "evidence/tests.json"}, first.Evidence)
 
 	assert.Zero(t, second.NetworkAttempts, "the kernel knows better than the output")
+	assert.Empty(t, second.NetworkLine)
 	assert.Equal(t, "kernel", second.Counted)
 	assert.Equal(t, "registry", second.Network)
 	assert.Equal(t, int64(2), second.Refused)
@@ -402,6 +405,32 @@ func TestDenials(t *testing.T) {
 		assert.Equal(t, want.watched, len(all[0].Touched) > 0, "watched: %s", line)
 		assert.Equal(t, want.alone, len(all[1].Touched) > 0, "output alone: %s", line)
 	}
+}
+
+// TestPrintedDenialsHideNothing: however much a program prints, every file that the kernel saw
+// opened is reported.
+func TestPrintedDenialsHideNothing(t *testing.T) {
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}}})
+	var printed strings.Builder
+	for i := range 1500 {
+		fmt.Fprintf(&printed, "cat: /etc/%04d: Permission denied\n", i)
+	}
+	d.ran("01", 0, printed.String(), "", map[string]any{"observed": seen("/root/.ssh/id_rsa")})
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	touched := readAs[evidence.Observations](d, evidence.ObservationsFile).Commands[0].Touched
+	assert.Len(t, touched, 1001)
+	assert.Contains(t, touched, evidence.Touch{Path: "/root/.ssh/id_rsa", How: evidence.TouchOpened})
+}
+
+// TestAllowedDenials: a line that the wish permits is no denial.
+func TestAllowedDenials(t *testing.T) {
+	d := newGateDir(t, evidence.RunManifest{Gates: []evidence.Gate{{Command: evidence.Command{Cmd: "a"}}}, Allowed: []string{"app[.]conf", "^Network is"}})
+	d.ran("01", 0, "PermissionError: [Errno 13] Permission denied: '/etc/app.conf'\ncat: /etc/other: Permission denied\nNetwork is unreachable\ncurl: Could not resolve host: x\n", "", nil)
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	o := readAs[evidence.Observations](d, evidence.ObservationsFile).Commands[0]
+	assert.Equal(t, []evidence.Touch{{Path: "/etc/other", How: evidence.TouchPrinted, Line: "cat: /etc/other: Permission denied"}}, o.Touched)
+	assert.Equal(t, int64(1), o.NetworkAttempts)
+	assert.Equal(t, "curl: Could not resolve host: x", o.NetworkLine)
 }
 
 func TestEvidenceErrors(t *testing.T) {

@@ -49,7 +49,9 @@ func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normali
 	observed := cmp.Or(r.result.Observed, &result.Observed{})
 	o.Watched = observed.WatchWhy == "" && len(observed.Watched) > 0
 	counted := observed.NetworkAttempts != nil
-	found := denials{protected: m.ProtectedPaths, touches: map[evidence.Touch]bool{}, n: n, observed: o.Watched && counted}
+	found := denials{
+		protected: m.ProtectedPaths, allowed: newDetection(m.Allowed).allowed, printed: map[evidence.Touch]bool{}, n: n, observed: o.Watched && counted,
+	}
 	for _, name := range []string{"stdout.log", "stderr.log"} {
 		s, err := r.open(ctx, name)
 		if err != nil {
@@ -64,19 +66,15 @@ func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normali
 			return o, err
 		}
 	}
-	if o.NetworkAttempts = found.network; counted {
-		o.NetworkAttempts, o.Counted = *observed.NetworkAttempts, "kernel"
+	if o.NetworkAttempts, o.NetworkLine = found.network, found.first; counted {
+		o.NetworkAttempts, o.Counted, o.NetworkLine = *observed.NetworkAttempts, "kernel", ""
 	}
-	for _, p := range observed.Opened {
-		// A program that walks a directory only lists its canary files. Opening one is a
-		// touch.
-		if !strings.HasSuffix(p, "/") {
-			found.touch(p, "opened", "")
-		}
-	}
-	o.Touched = slices.SortedFunc(maps.Keys(found.touches), func(a, b evidence.Touch) int {
+	// Nothing that a program prints crowds out what the kernel saw.
+	o.Touched = slices.AppendSeq(evidence.Opened(observed.Opened), maps.Keys(found.printed))
+	slices.SortFunc(o.Touched, func(a, b evidence.Touch) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.How, b.How), cmp.Compare(a.Line, b.Line))
 	})
+	o.Touched = slices.Compact(o.Touched)
 	o.Changed, o.Evidence, o.Complete = changesOf(*r.result, m)
 	return o, nil
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
 
-// maxAnnotations is how many errors of one step GitHub shows.
+// maxAnnotations is how many errors, and how many warnings, of one step GitHub shows.
 const maxAnnotations = 10
 
 // Annotations are workflow commands of GitHub Actions, one on each line, which show the failing
-// tests and the causes of a verdict beside the code. directory is the workspace relative to the
-// repository, empty if it is the repository. There are at most ten, because GitHub shows no more.
+// tests and the causes of a verdict beside the code, and its warnings. directory is the workspace
+// relative to the repository, empty if it is the repository. There are at most ten errors and ten
+// warnings, because GitHub shows no more.
 func Annotations(in Input, directory string) []byte {
 	var all bytes.Buffer
 	n := 0
@@ -34,8 +35,11 @@ func Annotations(in Input, directory string) []byte {
 		}
 		fmt.Fprintf(&all, "::error %stitle=%s::%s\n", properties, escapeProperty.Replace(line(title)), escapeMessage.Replace(line(message)))
 	}
+	for _, w := range in.Verdict.Warnings[:min(maxAnnotations, len(in.Verdict.Warnings))] {
+		fmt.Fprintf(&all, "::warning title=%s::%s\n", escapeProperty.Replace(gateTitle("Warning", w)), escapeMessage.Replace(line(w.Detail)))
+	}
 	if in.Verdict.Status == evidence.Pass {
-		return nil
+		return all.Bytes()
 	}
 	for _, c := range in.Tests.Commands {
 		for _, one := range Broken(c) {
@@ -44,13 +48,17 @@ func Annotations(in Input, directory string) []byte {
 	}
 	causes, _ := Causes(in.Verdict, in.Tests)
 	for _, f := range causes {
-		title := string(f.Reason)
-		if f.Gate > 0 {
-			title += fmt.Sprintf(" in gate %d", f.Gate)
-		}
-		add("", title, f.Detail)
+		add("", gateTitle(string(f.Reason), f), f.Detail)
 	}
 	return all.Bytes()
+}
+
+// gateTitle is a title with the gate of a finding.
+func gateTitle(title string, f evidence.Finding) string {
+	if f.Gate > 0 {
+		title += fmt.Sprintf(" in gate %d", f.Gate)
+	}
+	return title
 }
 
 // linePlace finds the places in the traceback of pytest, such as "tests/test_a.py:7: ".

@@ -76,7 +76,7 @@ type problem struct {
 // JUnit is the evidence as JUnit XML, as Jenkins, GitLab and others read it. The numbers are
 // those of the tests: each gate is a suite with its test cases. The command is a case of its own
 // only if there are no test cases, or if they do not explain its end. The verdict is in the
-// properties of the first suite. That suite has a case only if there are findings that no
+// properties of the first suite, with its warnings. That suite has a case only if there are findings that no
 // case of a gate shows, so that a gate that did not pass is never green. A property of a
 // suite counts the cases that the evidence has left out.
 func JUnit(in Input) ([]byte, error) {
@@ -84,6 +84,9 @@ func JUnit(in Input) ([]byte, error) {
 		{"status", line(string(in.Verdict.Status))}, {"stop_reason", line(string(in.Verdict.StopReason))},
 		{"wish_sha256", line(in.Verdict.WishSHA256)}, {"manifest_sha256", line(in.Verdict.ManifestSHA256)}, {"behavior_hash", line(in.Verdict.BehaviorHash)},
 	}}}}
+	for _, w := range in.Verdict.Warnings {
+		all.Suites[0].Properties = append(all.Suites[0].Properties, property{"warning", line(w.Detail)})
+	}
 	red, took := map[int]bool{}, 0.0
 	for _, c := range in.Tests.Commands {
 		s := gateSuite(c, in.Times[c.Index])

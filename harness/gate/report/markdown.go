@@ -48,7 +48,11 @@ const pageText = `## Gate {{code .Name}}: {{code .Verdict.Status}}
 
 {{range .}}- {{code .Reason}}{{with .Gate}} in gate {{.}}{{end}}: {{code .Detail}}
 {{end}}
-{{end}}{{template "more" .Findings}}{{with .Follow.Rows}}As a result:{{range $i, $f := .}}{{if $i}},{{end}} {{code .Reason}}{{with .Gate}} in gate {{.}}{{end}}{{end}}
+{{end}}{{template "more" .Findings}}{{with .Warnings.Rows}}### Warnings
+
+{{range .}}- {{code .Detail}}
+{{end}}
+{{end}}{{template "more" .Warnings}}{{with .Follow.Rows}}As a result:{{range $i, $f := .}}{{if $i}},{{end}} {{code .Reason}}{{with .Gate}} in gate {{.}}{{end}}{{end}}
 
 {{end}}{{template "more" .Follow}}### Evidence
 
@@ -71,7 +75,7 @@ func head[T any](all []T) list[T] {
 }
 
 // Markdown is the evidence as a page: the verdict, the number of runs and the baseline of a
-// pass, the gates, the failing tests, the findings, what follows from them, and the hashes. Each part shows 50 entries
+// pass, the gates, the failing tests, the findings, the warnings, what follows, and the hashes. Each part shows 50 entries
 // at most and counts the rest. All text of the tests is in code spans, where nothing is
 // markup.
 func Markdown(in Input) []byte {
@@ -96,11 +100,12 @@ func Markdown(in Input) []byte {
 		Before     int
 		Gates      list[evidence.CommandTests]
 		Findings   list[evidence.Finding]
+		Warnings   list[evidence.Finding]
 		Follow     list[evidence.Finding]
 		Failing    list[evidence.Case]
 		Hashes     [][2]string
 	}{
-		in, cmp.Or(m.Name, "gate"), cmp.Or(m.Repo.BaselineCommit, m.Repo.BaselineRev), before, head(in.Tests.Commands), head(causes), head(follow), head(failing),
+		in, cmp.Or(m.Name, "gate"), cmp.Or(m.Repo.BaselineCommit, m.Repo.BaselineRev), before, head(in.Tests.Commands), head(causes), head(v.Warnings), head(follow), head(failing),
 		[][2]string{{"wish", v.WishSHA256}, {"evidence.manifest", v.ManifestSHA256}, {"behavior", v.BehaviorHash}, {"image", m.Toolchain.ImageID}, {"commit", commit}},
 	})
 	if err != nil {

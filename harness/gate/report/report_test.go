@@ -79,6 +79,23 @@ func TestJUnit(t *testing.T) {
 	assert.Equal(t, text, again)
 }
 
+// TestWarnings: the warnings of a pass are in every report, as one line without markup.
+func TestWarnings(t *testing.T) {
+	in := passing()
+	in.Verdict.Warnings = []evidence.Finding{{Reason: evidence.ReasonIncomplete, Gate: 2, Detail: "Gate 2: no test\nwas <seen>\x1b."}}
+	text, err := JUnit(in)
+	require.NoError(t, err)
+	all := read(t, text)
+	assert.Contains(t, all.Suites[0].Properties, property{"warning", "Gate 2: no test was <seen>\ufffd."})
+	assert.Zero(t, all.Failures)
+	assert.Contains(t, string(Markdown(in)), "### Warnings\n\n- `Gate 2: no test was <seen>\ufffd.`\n\n### Evidence")
+	assert.Equal(t, "::warning title=Warning in gate 2::Gate 2: no test was <seen>\ufffd.\n", string(Annotations(in, "")))
+	for range 20 {
+		in.Verdict.Warnings = append(in.Verdict.Warnings, in.Verdict.Warnings[0])
+	}
+	assert.Equal(t, maxAnnotations, strings.Count(string(Annotations(in, "")), "\n"))
+}
+
 // TestJUnitCountsOnce: a failure is counted once, and one that no test explains has one case.
 func TestJUnitCountsOnce(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -53,7 +53,7 @@ type Spec struct {
 	evidence.Flags
 	Toolchain     []Tool          `json:"toolchain"`      // read-only directories of the host
 	Normalize     []evidence.Rule `json:"normalize"`      // further rules for logs
-	AllowSuspects []string        `json:"allow_suspects"` // patterns (RE2) of text that may change from run to run
+	AllowSuspects []string        `json:"allow_suspects"` // patterns (RE2) of leftovers and of refusals in the output that are harmless
 }
 
 // Tool is a directory of the host, an absolute path, and the path where gates find it.
