@@ -249,7 +249,7 @@ func TestVerifyTampered(t *testing.T) {
 			require.NoError(t, root.Rename(evidence.AttestationFile, "aside"))
 			require.NoError(t, root.Symlink("aside", evidence.AttestationFile))
 		}, "is not a regular file"},
-		"no JSON":      {write(evidence.AttestationFile, "{"), "does not exist"},
+		"no JSON":      {write(evidence.AttestationFile, "{"), "is not one valid JSON document"},
 		"too large":    {write(evidence.AttestationFile, strings.Repeat(" ", maxEnvelope+1)), "has more than"},
 		"no signature": {envelope(func(e *dsse.Envelope) { e.Signatures = []dsse.Signature{} }), "0 signatures"},
 		"many signatures": {envelope(func(e *dsse.Envelope) {

@@ -96,12 +96,12 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	var artifacts Artifacts
 	for text, want := range map[string]string{
-		"":                    "is not one valid JSON document: unexpected EOF, at byte 0",
+		"":                    "is not one valid JSON document: it is empty",
 		"{}":                  `the document has no key "artifacts"`,
 		`{"artifacts": null}`: "artifacts must be an array, is null",
 		`{"artifacts": {}}`:   "artifacts must be an array, is an object",
 		`{"artifacts": [{}]}`: `artifacts[0] has no key "file_path"`,
-		`{"artifacts": [{}]`:  "is not one valid JSON document: unexpected EOF, at byte 18",
+		`{"artifacts": [{}]`:  "is not one valid JSON document: unexpected EOF, at line 1, byte 18",
 	} {
 		assert.EqualError(t, Decode([]byte(text), &artifacts), want, text)
 	}

@@ -70,10 +70,19 @@ func Read(root *os.Root, name string, max int64, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := Decode(text, v); err != nil {
-		return &FileError{File: name, Rule: "does not exist: " + err.Error(), Err: err}
+	return DecodeFile(name, text, v)
+}
+
+// DecodeFile decodes the text of a file ([Decode]). An error is a [*FileError].
+func DecodeFile(name string, text []byte, v any) error {
+	err := Decode(text, v)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errSyntax):
+		return &FileError{File: name, Rule: err.Error(), Err: err}
 	}
-	return nil
+	return &FileError{File: name, Rule: "has another form than expected: " + err.Error(), Err: err}
 }
 
 // ReadText reads a file of at most max bytes, as [Read] does.
@@ -88,7 +97,7 @@ func ReadText(root *os.Root, name string, max int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case int64(len(text)) > max:
-		return nil, &FileError{File: name, Rule: fmt.Sprintf("has more than %d bytes", max)}
+		return nil, &FileError{File: name, Rule: fmt.Sprintf("has more than %d bytes, the most that is read", max)}
 	}
 	return text, nil
 }
@@ -111,7 +120,7 @@ func openFile(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	var odd *fsx.NotRegularError
 	switch {
 	case errors.As(err, &directory) && errors.As(err, &at):
-		err = &FileError{File: name, Rule: "is behind " + at.Path + ", which is " + fsx.Kind(directory.Mode) + " and no folder"}
+		err = &FileError{File: name, Rule: "is behind " + at.Path + ", which is " + fsx.Kind(directory.Mode) + " and no directory"}
 	case errors.As(err, &odd):
 		err = &FileError{File: name, Rule: odd.Error(), Err: err}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -256,9 +265,8 @@ func (r *CheckReport) compare(root *os.Root, all []found) error {
 	}
 	r.ManifestSHA256 = SHA256(text)
 	var m Manifest
-	if err := Decode(text, &m); err != nil {
-		r.tampered(ManifestFile, "%s", err)
-		return nil
+	if err := DecodeFile(ManifestFile, text, &m); err != nil {
+		return r.problem(ManifestFile, err)
 	}
 	r.Files = len(m.Files)
 	listed := map[string]string{}

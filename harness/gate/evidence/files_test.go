@@ -62,7 +62,11 @@ func TestReadRefuses(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.Mkdir(at("folder"), 0o755))
 	require.NoError(t, os.WriteFile(at("folder/file"), []byte(`{"artifacts": []}`), 0o600))
-	require.NoError(t, os.WriteFile(at("cut"), []byte(`{"artifacts": [`), 0o600))
+	require.NoError(t, os.WriteFile(at("empty"), []byte(" \n"), 0o600))
+	require.NoError(t, os.WriteFile(at("cut"), []byte("{\n\"artifacts\": ["), 0o600))
+	require.NoError(t, os.WriteFile(at("binary"), []byte("\x7fELF"), 0o600))
+	require.NoError(t, os.WriteFile(at("other"), []byte(`{"artifacts": "none"}`), 0o600))
+	require.NoError(t, os.WriteFile(at("less"), []byte(`{}`), 0o600))
 	require.NoError(t, os.WriteFile(at("twice"), []byte(`{"artifacts": [], "artifacts": []}`), 0o600))
 	require.NoError(t, os.WriteFile(at("more"), []byte(`{"artifacts": []} []`), 0o600))
 	require.NoError(t, os.Symlink("folder/file", at("link")))
@@ -80,15 +84,20 @@ func TestReadRefuses(t *testing.T) {
 		"cut/file":    "cut/file is behind cut, which is a file",
 		"missing":     "missing is missing",
 		"no/missing":  "no/missing is missing",
-		"cut":         "cut does not exist: is not one valid JSON document",
-		"twice":       `twice does not exist: the document has the key "artifacts" twice`,
-		"more":        "more does not exist: is not one valid JSON document",
+		"empty":       "empty is not one valid JSON document: it is empty",
+		"cut":         "cut is not one valid JSON document: unexpected EOF, at line 2, byte 16",
+		"binary":      "binary is not one valid JSON document: invalid character '\\x7f' at start of value, at line 1, byte 0",
+		"twice":       `twice has another form than expected: the document has the key "artifacts" twice`,
+		"other":       "other has another form than expected: artifacts must be an array, is a string",
+		"less":        `less has another form than expected: the document has no key "artifacts"`,
+		"more":        "more is not one valid JSON document: invalid character '[' after top-level value, at line 1, byte 18",
 		"../x":        "is not a path below the gate directory",
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Read(root, name, MaxDocument, &a)
 			require.ErrorAs(t, err, new(*FileError))
 			require.ErrorContains(t, err, want)
+			assert.NotContains(t, err.Error(), "exist")
 			assert.Equal(t, strings.HasSuffix(name, "missing"), errors.Is(err, os.ErrNotExist))
 		})
 	}

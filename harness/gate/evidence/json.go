@@ -62,7 +62,7 @@ func Decode(text []byte, v any) error {
 	}
 	fresh := reflect.New(into.Type().Elem())
 	if err := json.Unmarshal(text, fresh.Interface()); err != nil {
-		return explained(err)
+		return explained(text, err)
 	}
 	if err := complete(jsontext.NewDecoder(bytes.NewReader(text)), fresh.Type().Elem()); err != nil {
 		return err
@@ -71,9 +71,12 @@ func Decode(text []byte, v any) error {
 	return nil
 }
 
+// errSyntax is a text that is not JSON.
+var errSyntax = errors.New("is not one valid JSON document")
+
 // explained words an error of the decoder as those of complete. The library changes its words
 // from process to process, and findings must be equal bytes.
-func explained(err error) error {
+func explained(text []byte, err error) error {
 	var semantic *json.SemanticError
 	var syntax *jsontext.SyntacticError
 	switch {
@@ -90,10 +93,13 @@ func explained(err error) error {
 		return fmt.Errorf("%s cannot be read: %w", path, cmp.Or(semantic.Err, errors.ErrUnsupported))
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntax):
 		return fmt.Errorf("%s has the key %q twice", pathOf(syntax.JSONPointer.Parent()), syntax.JSONPointer.LastToken())
+	case len(bytes.TrimSpace(text)) == 0:
+		return fmt.Errorf("%w: it is empty", errSyntax)
 	case errors.As(err, &syntax):
-		return fmt.Errorf("is not one valid JSON document: %w, at byte %d", syntax.Err, syntax.ByteOffset)
+		at := min(max(0, syntax.ByteOffset), int64(len(text)))
+		return fmt.Errorf("%w: %w, at line %d, byte %d", errSyntax, syntax.Err, 1+bytes.Count(text[:at], []byte("\n")), at)
 	}
-	return fmt.Errorf("is not one valid JSON document: %w", err)
+	return fmt.Errorf("%w: %w", errSyntax, err)
 }
 
 // complete checks what the decoder permits: null for a value, keys that are missing, and keys

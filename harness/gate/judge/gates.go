@@ -55,8 +55,8 @@ func ParseGates(text []byte) (evidence.Gates, error) {
 	if len(text) > MaxGatesText {
 		return gates, fmt.Errorf("%s has more than %d bytes", evidence.GatesFile, MaxGatesText)
 	}
-	if err := evidence.Decode(text, &gates); err != nil {
-		return gates, fmt.Errorf("%s: %w", evidence.GatesFile, err)
+	if err := evidence.DecodeFile(evidence.GatesFile, text, &gates); err != nil {
+		return gates, err
 	}
 	var errs []error
 	wrong := func(bad bool, format string, args ...any) {

@@ -100,7 +100,7 @@ func readRuns(root *os.Root, set string, m evidence.RunManifest) (all []run, n *
 		case errors.Is(err, fs.ErrNotExist):
 			r.result = nil
 		case err != nil:
-			return nil, nil, fmt.Errorf("result of gate %d, %s: %w", g.Index, name, err)
+			return nil, nil, fmt.Errorf("result of gate %d: %w", g.Index, err)
 		default:
 			c.Names = append(c.Names, r.result.ID)
 			r.complete = r.result.OutputComplete && r.size("stdout.log") == r.result.StdoutBytes && r.size("stderr.log") == r.result.StderrBytes
