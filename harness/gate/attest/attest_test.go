@@ -52,7 +52,7 @@ func gateDir(t *testing.T, log string) *os.Root {
 	})
 	write(evidence.PlanFile, evidence.Plan{GateCommands: []string{"pytest -q"}})
 	text(evidence.RunLogFile, log)
-	write(evidence.TestsFile, evidence.Tests{Schema: evidence.TestsV1, ExitCode: new(int), Commands: []evidence.CommandTests{{
+	write(evidence.TestsFile, evidence.Tests{Schema: evidence.TestsV1, Command: "pytest -q", ExitCode: new(int), Commands: []evidence.CommandTests{{
 		Index: 1, Command: "pytest -q", Argv: argv, Kind: evidence.KindTests, Started: true, Ending: "exited", ExitCode: new(int),
 		LogsComplete: true, LogSHA256: sum, Source: evidence.ReportPytest, Counts: &evidence.Counts{Total: 2, Passed: 2},
 	}}})

@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/evalbox/evalbox/harness/gate/evidence"
@@ -20,7 +21,7 @@ func (j *judgement) commands() {
 		return // files reports it
 	}
 	gates, results := j.in.Manifest.Gates, j.results()
-	met, tests := len(gates) > 0, len(gates) == 0
+	tests := len(gates) == 0
 	for _, g := range gates {
 		tests = tests || g.Kind != evidence.KindCheck
 		r, ran := results[g.Index]
@@ -31,22 +32,63 @@ func (j *judgement) commands() {
 				reason, why = evidence.ReasonIncomplete, "the run ended before it"
 			}
 			j.add(reason, g.Index, g.Cmd, "Gate %d (%s) has no result: %s.", g.Index, short(g.Cmd), why)
-			met = false
 			continue
 		}
 		c := &command{j, g, r}
 		c.when(r.Command != g.Cmd || !slices.Equal(r.Argv, g.Argv), evidence.ReasonUndeclared, r.Command, "ran %q %q; %q was declared.", r.Command, r.Argv, g.Argv)
 		c.when(r.Kind != g.Kind || r.ExpectExit != g.ExpectExit, evidence.ReasonUndeclared, r.Command,
 			"was judged as %q with the exit code %d expected; %q with %d was declared.", r.Kind, r.ExpectExit, g.Kind, g.ExpectExit)
-		ended := c.ended()
-		met = ended && met
-		c.proof(ended)
+		c.proof(c.ended())
 		c.compared()
 	}
 	j.when(!tests && !j.has(evidence.ReasonNoTests), evidence.ReasonNoTests, "gate_commands", "None of the gates runs tests: a check alone proves no pass.")
-	code := j.in.Tests.ExitCode
-	j.when(met && (code == nil || *code != 0), evidence.ReasonIncomplete, evidence.TestsFile,
-		"%s contradicts itself: every gate ended as expected, and its own exit code is not 0.", evidence.TestsFile)
+	j.summarized()
+}
+
+// summarized adds keys of tests.json that do not follow from the results of its commands.
+func (j *judgement) summarized() {
+	is, should := j.in.Tests, j.in.Tests
+	should.Commands = slices.Clone(is.Commands)
+	should.Summarize(j.in.Manifest)
+	add := func(gate int, key, format string, args ...any) {
+		if gate > 0 {
+			key += fmt.Sprintf(" of gate %d", gate)
+		}
+		j.add(evidence.ReasonIncomplete, gate, evidence.TestsFile, "%s contradicts itself: its %s %s.", evidence.TestsFile, key, fmt.Sprintf(format, args...))
+	}
+	lists := func(gate int, key string, is, should []string) {
+		if slices.Equal(is, should) {
+			return
+		}
+		if more := without(is, should); len(more) > 0 {
+			add(gate, key, "has tests that its results lack%s", named(more))
+		}
+		if less := without(should, is); len(less) > 0 {
+			add(gate, key, "lacks tests of its results%s", named(less))
+		} else if len(without(is, should)) == 0 {
+			add(gate, key, "has a test twice or out of order")
+		}
+	}
+	if is.Command != should.Command {
+		add(0, "command", "is %q, and its commands are %q", short(is.Command), short(should.Command))
+	}
+	if a, b := codeText(is.ExitCode), codeText(should.ExitCode); a != b {
+		add(0, "exit_code", "is %s, and by its results it is %s", a, b)
+	}
+	lists(0, "failing_tests_before", is.FailingTestsBefore, should.FailingTestsBefore)
+	lists(0, "passing_tests_after", is.PassingTestsAfter, should.PassingTestsAfter)
+	for i, c := range is.Commands {
+		lists(c.Index, "failing_tests_before", c.FailingTestsBefore, should.Commands[i].FailingTestsBefore)
+		lists(c.Index, "passing_tests_after", c.PassingTestsAfter, should.Commands[i].PassingTestsAfter)
+	}
+}
+
+// codeText is an exit code, or that there is none.
+func codeText(code *int) string {
+	if code == nil {
+		return "null"
+	}
+	return strconv.Itoa(*code)
 }
 
 // indexes are those of the declared gates.

@@ -225,8 +225,28 @@ var aspects = []aspect{
 	{"odd ending", func(in *Input) { ran(in).Ending = "well" }, evidence.ReasonIncomplete, "not a way to end"},
 	{"no exit code", func(in *Input) { ran(in).ExitCode = nil }, evidence.ReasonIncomplete, "nothing says"},
 	{"odd kind", func(in *Input) { gate(in).Kind, ran(in).Kind = "other", "other" }, evidence.ReasonIncomplete, `"other"`},
-	{"own exit code", func(in *Input) { in.Tests.ExitCode = exits(1) }, evidence.ReasonIncomplete, "contradicts itself"},
-	{"no own exit code", func(in *Input) { in.Tests.ExitCode = nil }, evidence.ReasonIncomplete, "contradicts itself"},
+	{"own exit code", func(in *Input) { in.Tests.ExitCode = exits(1) }, evidence.ReasonIncomplete, "contradicts itself: its exit_code is 1, and by its results it is 0."},
+	{"no own exit code", func(in *Input) { in.Tests.ExitCode = nil }, evidence.ReasonIncomplete, "contradicts itself: its exit_code is null, and by"},
+	{"own command", func(in *Input) { in.Tests.Command = "pytest -q slow" }, evidence.ReasonIncomplete, `contradicts itself: its command is "pytest -q slow", and its commands are "pytest -q".`},
+	{"own passing tests", func(in *Input) { in.Tests.PassingTestsAfter = []string{"t.py::a", "t.py::b", "t.py::c"} }, evidence.ReasonIncomplete,
+		"contradicts itself: its passing_tests_after has tests that its results lack: t.py::c."},
+	{"fewer own passing tests", func(in *Input) { in.Tests.PassingTestsAfter = []string{"t.py::b"} }, evidence.ReasonIncomplete,
+		"contradicts itself: its passing_tests_after lacks tests of its results: t.py::a."},
+	{"own passing tests twice", func(in *Input) { in.Tests.PassingTestsAfter = []string{"t.py::a", "t.py::b", "t.py::b"} }, evidence.ReasonIncomplete,
+		"its passing_tests_after has a test twice or out of order."},
+	{"own failing tests", func(in *Input) { in.Tests.FailingTestsBefore = []string{"t.py::a"} }, evidence.ReasonIncomplete,
+		"contradicts itself: its failing_tests_before has tests that its results lack: t.py::a."},
+	{"passing tests of a gate", func(in *Input) {
+		ran(in).PassingTestsAfter = []string{"t.py::a"}
+		in.Tests.PassingTestsAfter = []string{"t.py::a", "t.py::b"}
+	}, evidence.ReasonIncomplete, "contradicts itself: its passing_tests_after of gate 1 lacks tests of its results: t.py::b."},
+	{"failing tests of a gate", func(in *Input) { ran(in).FailingTestsBefore = []string{"t.py::x"} }, evidence.ReasonIncomplete,
+		"contradicts itself: its failing_tests_before of gate 1 has tests that its results lack: t.py::x."},
+	{"failing tests that the baseline lacks", func(in *Input) {
+		withBaseline(in, &evidence.Baseline{Counts: &evidence.Counts{Total: 1, Failed: 1}, FailingTests: []string{"t.py::a"}})
+		in.Tests.Summarize(in.Manifest)
+		in.Tests.FailingTestsBefore = nil
+	}, evidence.ReasonIncomplete, "contradicts itself: its failing_tests_before lacks tests of its results: t.py::a."},
 	{"negative count", func(in *Input) { counts(in, evidence.Counts{Total: 2, Passed: 4, Failed: -2}) }, evidence.ReasonIncomplete, "negative"},
 	{"other total", func(in *Input) { counts(in, evidence.Counts{Total: 9, Passed: 4}) }, evidence.ReasonIncomplete, "not the sum"},
 	{"failing case beside dropped ones", func(in *Input) {
@@ -283,6 +303,22 @@ var aspects = []aspect{
 	{"difference without a reason", func(in *Input) { in.Differences = []evidence.Finding{{Detail: "Line 3 differs."}} }, evidence.ReasonNonReproducible, "Line 3 differs"},
 }
 
+// consistent is what tests.json says that follows from its commands.
+func consistent(in Input) string {
+	t := in.Tests
+	all := fmt.Sprint(t.Command, codeText(t.ExitCode), t.FailingTestsBefore, t.PassingTestsAfter)
+	for _, c := range t.Commands {
+		all += fmt.Sprint(c.FailingTestsBefore, c.PassingTestsAfter)
+	}
+	return all
+}
+
+// summarized has a tests.json that follows from its commands.
+func summarized(in Input) Input {
+	in.Tests.Summarize(in.Manifest)
+	return in
+}
+
 // printedTouch is a refusal that only the output of the gate reports.
 var printedTouch = []evidence.Touch{{Path: "~/.ssh", How: evidence.TouchPrinted, Line: "cat: ~/.ssh: denied"}}
 
@@ -319,7 +355,7 @@ func TestWarnings(t *testing.T) {
 			in.Manifest.Mode.Strict = false
 			in.Manifest.Gates, in.Tests.Commands = append(in.Manifest.Gates, check), append(in.Tests.Commands, one)
 			in.Manifest.GateCommands = []string{"pytest -q", "pytest -q"}
-			in.Plan.GateCommands, in.Tests.Command = in.Manifest.GateCommands, "pytest -q && pytest -q"
+			in.Plan.GateCommands = in.Manifest.GateCommands
 			also(in, evidence.Observation{})
 			observed2(in).Index = 2
 			for _, name := range rawFiles("", 2) {
@@ -336,6 +372,7 @@ func TestWarnings(t *testing.T) {
 			in := passing()
 			in.Manifest.Mode.Strict = false
 			c.change(&in)
+			in = summarized(in)
 			v := Judge(in)
 			assert.Equal(t, evidence.Pass, v.Status, "%+v", v.Findings)
 			var got []string
@@ -376,6 +413,9 @@ func TestJudgeFindsEveryAspect(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			in := passing()
 			a.change(&in)
+			if consistent(in) == consistent(passing()) {
+				in = summarized(in) // the aspect is another one
+			}
 			v := Judge(in)
 			found := false
 			for _, f := range v.Findings {
@@ -536,7 +576,7 @@ func TestJudgeAccepts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := passing()
 			change(&in)
-			v := Judge(in)
+			v := Judge(summarized(in))
 			assert.Equal(t, evidence.Pass, v.Status, "%+v", v.Findings)
 			assert.Empty(t, v.Findings)
 		})
@@ -553,7 +593,7 @@ func TestNeedInfoOnlyAlone(t *testing.T) {
 	}
 	in := passing()
 	lacks(&in)
-	v := Judge(in)
+	v := Judge(summarized(in))
 	assert.Equal(t, evidence.NeedInfo, v.Status)
 	assert.Len(t, v.Findings, 1, "that there are no tests is a consequence: %+v", v.Findings)
 
@@ -562,7 +602,7 @@ func TestNeedInfoOnlyAlone(t *testing.T) {
 	ran(&in).Problem, ran(&in).Source = "", evidence.ReportPytest
 	ran(&in).Cases = []evidence.Case{{ID: "t.py::a", Outcome: evidence.Failed}, {ID: "t.py::b", Outcome: evidence.Passed}}
 	ran(&in).Counts = &evidence.Counts{Total: 2, Passed: 1, Failed: 1}
-	v = Judge(in)
+	v = Judge(summarized(in))
 	assert.Equal(t, evidence.Blocked, v.Status)
 	assert.Equal(t, evidence.ReasonGateFailed, v.StopReason)
 	assert.Equal(t, "BLOCKED", v.StopClass)
@@ -579,7 +619,7 @@ func TestEndedRunTellsTheCauseFirst(t *testing.T) {
 	in.Manifest.GateCommands = append(in.Manifest.GateCommands, "pytest b")
 	in.Plan.GateCommands = in.Manifest.GateCommands
 	in.Manifest.Gates = append(in.Manifest.Gates, evidence.Gate{Index: 2, Command: evidence.Command{Cmd: "pytest b", Kind: evidence.KindTests}, Argv: []string{"pytest", "b"}})
-	v := Judge(in)
+	v := Judge(summarized(in))
 	assert.Equal(t, evidence.ReasonIncomplete, v.StopReason, "%+v", v.Findings)
 	assert.Equal(t, in.Pre[0], v.Findings[0])
 	assert.Len(t, v.Findings, 3, "%+v", v.Findings)

@@ -49,12 +49,11 @@ func passing() Input {
 			Mode:         evidence.Mode{Execute: true, Sealed: true, Tools: true, Flags: evidence.Flags{Offline: true, Strict: true, ClaimGrade: true}, Repeats: 1},
 		},
 		Tests: evidence.Tests{
-			Schema: evidence.TestsV1, Command: cmd, ExitCode: &zero,
+			Schema: evidence.TestsV1,
 			Commands: []evidence.CommandTests{{
 				Index: 1, Command: cmd, Argv: argv, Kind: evidence.KindTests, Started: true, Ending: "exited", ExitCode: &zero,
 				LogsComplete: true, LogSHA256: hash, Source: evidence.ReportPytest, Counts: &evidence.Counts{Total: 2, Passed: 2},
-				Cases:             []evidence.Case{{ID: "t.py::a", Outcome: evidence.Passed}, {ID: "t.py::b", Outcome: evidence.Passed}},
-				PassingTestsAfter: []string{"t.py::a", "t.py::b"},
+				Cases: []evidence.Case{{ID: "t.py::a", Outcome: evidence.Passed}, {ID: "t.py::b", Outcome: evidence.Passed}},
 			}},
 		},
 		Observations: evidence.Observations{
@@ -71,6 +70,7 @@ func passing() Input {
 		Check:        evidence.CheckReport{ManifestSHA256: hash, Files: 12},
 		BehaviorHash: hash,
 	}
+	in.Tests.Summarize(in.Manifest)
 	in.Manifest.Toolchain.Mounts = slices.Clone(in.Manifest.Toolchain.Mounts)
 	for _, name := range append(rawFiles("", 1), evidence.RunLogFile, evidence.TestsFile) {
 		in.Artifacts.Artifacts = append(in.Artifacts.Artifacts, evidence.HashedFile{FilePath: name, SHA256: hash, Role: evidence.RoleLog})

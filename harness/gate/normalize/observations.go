@@ -118,7 +118,7 @@ func changesOf(r result.Result, m evidence.RunManifest) (changed, written []stri
 			}
 		}
 	}
-	return sorted(lists[0].found, nil), sorted(lists[1].found, nil), examined && complete
+	return evidence.SortedNames(lists[0].found, nil), evidence.SortedNames(lists[1].found, nil), examined && complete
 }
 
 // within reports whether a path of the boundary is one of paths, or below one.
