@@ -46,33 +46,62 @@ type directory struct {
 
 // topNames are the entries of a gate directory.
 var topNames = []string{
-	evidence.WishLockFile, evidence.RunManifestFile, evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.Dir,
+	evidence.WishLockFile, evidence.RunManifestFile, evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.Dir, evidence.IgnoreFile,
 }
 
-// openDirectory creates a gate directory, or opens an empty or an earlier one.
+// keptRuns is how many earlier runs stay beside a gate directory.
+const keptRuns = 3
+
+// earlierRuns are the places of the earlier runs of a gate directory, the latest first.
+func earlierRuns(path string) (places []string) {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs // the place of "." is beside it
+	}
+	for i := range keptRuns {
+		places = append(places, fmt.Sprintf("%s.%d", path, i+1))
+	}
+	return places
+}
+
+// openDirectory creates a gate directory, or opens an empty one. An earlier run in it moves aside
+// ([earlierRuns]); with replace it is removed, and so is one that was killed before its verdict.
 func openDirectory(path string, replace bool) (dir directory, err error) {
 	if path == "" {
 		return directory{}, &DirectoryError{Rule: "none is named"}
 	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return directory{}, &DirectoryError{Path: path, Rule: "cannot be used", Err: err}
+	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return directory{}, &DirectoryError{Path: path, Rule: "cannot be made", Err: fsx.Cause(err)}
 	}
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		// It may lie in the workspace, which is not trusted: the evidence would go where the
-		// link leads, and an earlier gate directory there would be emptied.
-		return directory{}, &DirectoryError{Path: path, Rule: "is a link", hint: "remove it, or name the directory that it leads to"}
-	}
-	if dir.root, err = openExisting(path); err != nil {
+	parent, err := openExisting(filepath.Dir(abs))
+	if err != nil {
 		return directory{}, err
 	}
-	dir.lock, err = fsx.Lock(dir.root)
+	defer parent.Close()
+	if dir, err = claim(parent, filepath.Base(abs), path); err != nil {
+		return directory{}, err
+	}
+	state, err := examine(dir.root, path)
 	switch {
-	case errors.Is(err, fsx.ErrLocked):
-		err = &DirectoryError{Path: path, Rule: "cannot be used", Err: ErrInUse, hint: "wait for its end, or choose another directory"}
 	case err != nil:
-		err = &DirectoryError{Path: path, Rule: "cannot be locked", Err: fsx.Cause(err)}
+	case state.foreign != "":
+		err = &DirectoryError{Path: path, Rule: state.foreign, hint: "choose a new directory"}
+	case state.finished && !replace:
+		if err = moveAside(parent, path); err == nil {
+			err = dir.close()
+		}
+		if err == nil {
+			return openDirectory(path, replace) // another run may have been faster
+		}
 	default:
-		err = clearDirectory(dir.root, path, replace)
+		if err = clearRun(dir.root); err != nil {
+			err = &DirectoryError{Path: path, Rule: "cannot be emptied", Err: fsx.Cause(err)}
+		} else {
+			err = evidence.WriteText(dir.root, evidence.IgnoreFile, []byte(evidence.IgnoreText))
+		}
 	}
 	if err != nil {
 		return directory{}, errors.Join(err, dir.close())
@@ -89,43 +118,192 @@ func openExisting(path string) (*os.Root, error) {
 	return root, nil
 }
 
-// clearDirectory empties an earlier gate directory. If the directory has a verdict, this needs replace. A
-// run that was killed wrote no verdict. Any other directory that is not empty is refused.
-func clearDirectory(root *os.Root, path string, replace bool) error {
+// claim opens and locks a directory in parent; path is its name for people. It must be no link: it
+// may lie in the workspace, which is not trusted, and the evidence would go where the link
+// leads, and an earlier gate directory there would be emptied.
+func claim(parent *os.Root, name, path string) (dir directory, err error) {
+	refused := func(rule, hint string, err error) (directory, error) {
+		refusal := &DirectoryError{Path: path, Rule: rule, hint: hint}
+		if err != nil {
+			refusal.Err = fsx.Cause(err)
+		}
+		return directory{}, errors.Join(refusal, dir.close())
+	}
+	const wait = "wait for its end, or choose another directory"
+	info, err := parent.Lstat(name)
+	switch {
+	case err != nil:
+		return refused("cannot be opened", "", err)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return refused("is a link", "remove it, or name the directory that it leads to", nil)
+	}
+	if dir.root, err = parent.OpenRoot(name); err != nil {
+		return refused("cannot be opened", "", err)
+	}
+	dir.lock, err = fsx.Lock(dir.root)
+	switch {
+	case errors.Is(err, fsx.ErrLocked):
+		return refused("cannot be used", wait, ErrInUse)
+	case err != nil:
+		return refused("cannot be locked", "", err)
+	}
+	// Another run may have moved it aside before it was locked.
+	locked, err := dir.root.Stat(".")
+	if err != nil {
+		return refused("cannot be opened", "", err)
+	}
+	if now, err := parent.Lstat(name); err != nil || !os.SameFile(now, locked) {
+		return refused("cannot be used", wait, ErrInUse)
+	}
+	return dir, nil
+}
+
+// runState is what a directory holds.
+type runState struct {
+	// foreign says why it is no gate directory; empty for one, and for a directory without
+	// anything. Another directory is never changed.
+	foreign string
+	// begun and finished say that there are a run manifest and a verdict. A run that was killed wrote
+	// no verdict.
+	begun, finished bool
+	bare            bool // there is nothing but the ignore file
+}
+
+// isRun reports whether it is an earlier run. The lock of a wish alone may be one of somebody else.
+func (s runState) isRun() bool { return s.foreign == "" && (s.begun || s.bare) }
+
+// examine looks at the entries of a directory.
+func examine(root *os.Root, path string) (state runState, err error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return &DirectoryError{Path: path, Rule: "cannot be read", Err: fsx.Cause(err)}
+		return state, &DirectoryError{Path: path, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
-	if len(entries) == 0 {
-		return nil
-	}
-	earlier, finished := false, false
+	sealed := false
+	state.bare = true
 	for _, entry := range entries {
 		// A crash may leave a file that was not complete.
 		name, _, _ := strings.Cut(entry.Name(), ".new-")
-		if !slices.Contains(topNames, name) {
-			return &DirectoryError{Path: path, Rule: fmt.Sprintf("holds %q, which is not of a gate", entry.Name()), hint: "choose a new directory"}
+		if !slices.Contains(topNames, name) || entry.Name() == evidence.IgnoreFile && !isOurIgnore(root) {
+			state.foreign = fmt.Sprintf("holds %q, which is not of a gate", entry.Name())
+			return state, nil
 		}
-		earlier = earlier || name == evidence.WishLockFile || name == evidence.RunManifestFile
-		finished = finished || entry.Name() == evidence.VerdictFile
+		sealed = sealed || name == evidence.WishLockFile
+		state.bare = state.bare && name == evidence.IgnoreFile
+		state.begun = state.begun || name == evidence.RunManifestFile
+		state.finished = state.finished || entry.Name() == evidence.VerdictFile
 	}
-	switch {
-	case !earlier:
-		return &DirectoryError{Path: path, Rule: "is not empty, and no earlier gate directory", hint: "choose a new directory"}
-	case finished && !replace:
-		return &DirectoryError{Path: path, Rule: "holds an earlier run", hint: "replace it with --replace, or choose a new directory"}
+	if !state.bare && !sealed && !state.begun {
+		state.foreign = "is not empty, and no earlier gate directory"
 	}
-	// The files that vouch for the others go first.
+	return state, nil
+}
+
+// isOurIgnore reports whether the ignore file of a directory is the one of a gate.
+func isOurIgnore(root *os.Root) bool {
+	text, err := evidence.ReadText(root, evidence.IgnoreFile, int64(len(evidence.IgnoreText)))
+	return err == nil && string(text) == evidence.IgnoreText
+}
+
+// clearRun removes everything in a gate directory. The files that vouch for the others go first, and
+// the ones that mark it as a gate directory last: a crash leaves a directory that can be used.
+func clearRun(root *os.Root) error {
 	for _, name := range []string{evidence.VerdictFile, evidence.GatesFile, evidence.AttestationFile, evidence.ManifestFile} {
-		err = errors.Join(err, root.RemoveAll(name))
+		if err := root.RemoveAll(name); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = fsx.Empty(root)
+	if below, err := root.OpenRoot(evidence.Dir); err == nil {
+		if err := errors.Join(fsx.Empty(below), below.Close()); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return &DirectoryError{Path: path, Rule: "cannot be emptied", Err: fsx.Cause(err)}
+	for _, name := range []string{evidence.Dir, evidence.WishLockFile} {
+		if err := root.RemoveAll(name); err != nil {
+			return err
+		}
+	}
+	return fsx.Empty(root)
+}
+
+// moveAside moves a finished run to the first of its [earlierRuns], and the ones there further; the last
+// one is removed. Nothing moves if one of the places holds something else, or a run that is
+// in use.
+func moveAside(parent *os.Root, path string) error {
+	refused := func(name, rule string, err error) error {
+		e := &DirectoryError{
+			Path: path, Rule: fmt.Sprintf("holds an earlier run that cannot move aside: %s %s", name, rule),
+			hint: "replace it with --replace, or choose a new directory",
+		}
+		if err != nil {
+			e.Err = fsx.Cause(err)
+		}
+		return e
+	}
+	places := earlierRuns(path)
+	abs := strings.TrimSuffix(places[0], ".1")
+	names := []string{filepath.Base(abs)} // each moves to the next one
+	if here, err := os.Getwd(); err == nil && fsx.Within(fsx.RealPath(here), fsx.RealPath(abs)) {
+		return refused(names[0], "is or holds the current directory", nil)
+	}
+	var oldest directory // the one that has no place any more
+	for i, place := range places {
+		name := filepath.Base(place)
+		names = append(names, name)
+		if _, err := parent.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		dir, err := claim(parent, name, place)
+		if err != nil {
+			return err
+		}
+		defer dir.close() //nolint:errcheck // it only held a lock
+		state, err := examine(dir.root, place)
+		if err != nil {
+			return err
+		}
+		if !state.isRun() {
+			return refused(name, "is no earlier run", nil)
+		}
+		if i == keptRuns-1 {
+			oldest = dir
+		}
+	}
+	if name := names[len(names)-1]; oldest.root != nil {
+		if err := removeRun(parent, name, oldest.root); err != nil {
+			return refused(name, "cannot be removed", err)
+		}
+	}
+	for i := len(names) - 1; i > 0; i-- {
+		if err := parent.Rename(names[i-1], names[i]); err != nil {
+			return refused(names[i-1], "cannot be moved", err)
+		}
 	}
 	return nil
+}
+
+// removeRun removes a gate directory that is empty afterwards.
+func removeRun(parent *os.Root, name string, root *os.Root) error {
+	if err := clearRun(root); err != nil {
+		return err
+	}
+	return parent.Remove(name)
+}
+
+// isForeign reports whether there is something else than an earlier run at a path.
+func isForeign(path string) bool {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	foreign := true
+	if err == nil && info.IsDir() {
+		_ = fsx.InRoot(path, func(root *os.Root) error { // what cannot be read is foreign
+			state, err := examine(root, path)
+			foreign = err != nil || !state.isRun()
+			return nil
+		})
+	}
+	return foreign
 }
 
 // outside refuses a gate directory that is or holds the directory kept: its files would be

@@ -6,16 +6,21 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/harness/gate/evidence"
 )
 
 func TestOpenDirectory(t *testing.T) {
 	for name, c := range map[string]struct {
 		files   []string
 		replace bool
-		rule    string // empty: it can be used, and is empty then
+		rule    string // empty: it can be used, and has only its ignore file then
+		aside   bool   // the files are in the place of the last run then
 	}{
 		"new":                       {},
-		"earlier":                   {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, rule: "holds an earlier run"},
+		"earlier":                   {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, aside: true},
+		"killed at its beginning":   {files: []string{".gitignore"}},
+		"somebody's ignore file":    {files: []string{"RunManifest.json", "ExecutionVerdict.json", ".gitignore"}, rule: `holds ".gitignore"`},
 		"killed":                    {files: []string{"wish.lock.json", "RunManifest.json", "evidence/raw/01.stdout.log"}},
 		"killed at its verdict":     {files: []string{"RunManifest.json", "ExecutionVerdict.json.new-ABC"}},
 		"earlier, replaced":         {files: []string{"RunManifest.json", "evidence/raw/01.stdout.log", "ExecutionVerdict.json"}, replace: true},
@@ -28,7 +33,11 @@ func TestOpenDirectory(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "deep", "gate")
 			for _, file := range c.files {
 				require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(path, file)), 0o755))
-				require.NoError(t, os.WriteFile(filepath.Join(path, file), []byte("x"), 0o644))
+				text := "x"
+				if name == "killed at its beginning" {
+					text = evidence.IgnoreText
+				}
+				require.NoError(t, os.WriteFile(filepath.Join(path, file), []byte(text), 0o644))
 			}
 			dir, err := openDirectory(path, c.replace)
 			if c.rule != "" {
@@ -44,13 +53,121 @@ func TestOpenDirectory(t *testing.T) {
 			require.NoError(t, err)
 			entries, err := os.ReadDir(path)
 			require.NoError(t, err)
-			require.Empty(t, entries)
+			require.Len(t, entries, 1)
+			require.Equal(t, ".gitignore", entries[0].Name())
+			for _, file := range c.files {
+				if c.aside {
+					require.FileExists(t, filepath.Join(path+".1", file))
+				}
+			}
+			if !c.aside {
+				require.NoDirExists(t, path+".1")
+			}
 			_, err = openDirectory(path, c.replace)
 			require.ErrorIs(t, err, ErrInUse)
 			require.NoError(t, dir.close())
 			again, err := openDirectory(path, c.replace)
 			require.NoError(t, err)
 			require.NoError(t, again.close())
+		})
+	}
+}
+
+// finish leaves what a finished run leaves, and a name for it.
+func finish(t *testing.T, path, name string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Join(path, "evidence"), 0o755))
+	for _, file := range []string{"RunManifest.json", "ExecutionVerdict.json", "evidence/run_log.txt"} {
+		require.NoError(t, os.WriteFile(filepath.Join(path, file), []byte(name), 0o644))
+	}
+}
+
+// holds are the names of the finished runs in places; empty for none.
+func holds(t *testing.T, places ...string) (names []string) {
+	t.Helper()
+	for _, place := range places {
+		text, err := os.ReadFile(filepath.Join(place, "RunManifest.json"))
+		if err != nil {
+			require.ErrorIs(t, err, os.ErrNotExist)
+		}
+		names = append(names, string(text))
+	}
+	return names
+}
+
+// TestEarlierRunsMoveAside: the last runs stay beside the directory, the latest first, and no more.
+func TestEarlierRunsMoveAside(t *testing.T) {
+	base := t.TempDir()
+	path := filepath.Join(base, "gate.out")
+	places := append([]string{path}, earlierRuns(path)...)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		dir, err := openDirectory(path, false)
+		require.NoError(t, err)
+		finish(t, path, name)
+		require.NoError(t, dir.close())
+	}
+	require.Equal(t, []string{"e", "d", "c", "b"}, holds(t, places...))
+	dir, err := openDirectory(path, true)
+	require.NoError(t, err)
+	require.NoError(t, dir.close())
+	require.Equal(t, []string{"", "d", "c", "b"}, holds(t, places...), "a replaced run is not kept")
+	entries, err := os.ReadDir(base)
+	require.NoError(t, err)
+	require.Len(t, entries, 4)
+
+	// A gap is closed first, also one that a crash left empty.
+	finish(t, path, "f")
+	require.NoError(t, os.RemoveAll(places[2]))
+	require.NoError(t, os.Mkdir(places[2], 0o755))
+	dir, err = openDirectory(path, false)
+	require.NoError(t, err)
+	require.NoError(t, dir.close())
+	require.Equal(t, "f", holds(t, places[1])[0])
+}
+
+// TestEarlierRunsStay: what is not a run of a gate, or is in use, is never moved or removed, and
+// then nothing is.
+func TestEarlierRunsStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   func(t *testing.T, places []string)
+		want string
+	}{
+		"a file": {func(t *testing.T, places []string) { require.NoError(t, os.WriteFile(places[1], nil, 0o644)) }, "cannot be opened"},
+		"a link": {func(t *testing.T, places []string) { require.NoError(t, os.Symlink(t.TempDir(), places[1])) }, "is a link"},
+		"other files": {func(t *testing.T, places []string) {
+			finish(t, places[1], "x")
+			finish(t, filepath.Join(places[1], "more"), "x")
+		}, `gate.out.1 is no earlier run`},
+		"only a lock": {func(t *testing.T, places []string) {
+			require.NoError(t, os.Mkdir(places[1], 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(places[1], "wish.lock.json"), nil, 0o644))
+		}, "gate.out.1 is no earlier run"},
+		"the last one": {func(t *testing.T, places []string) {
+			finish(t, places[1], "1")
+			finish(t, places[2], "2")
+			require.NoError(t, os.MkdirAll(filepath.Join(places[3], "photos"), 0o755))
+		}, "gate.out.3 is no earlier run"},
+		"in use": {func(t *testing.T, places []string) {
+			dir, err := openDirectory(places[1], false)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = dir.close() })
+		}, "is in use by another run"},
+		"here": {func(t *testing.T, places []string) { t.Chdir(filepath.Join(places[0], "evidence")) }, "gate.out is or holds the current directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "gate.out")
+			places := append([]string{path}, earlierRuns(path)...)
+			finish(t, path, "last")
+			c.in(t, places)
+			before, err := filepath.Glob(filepath.Dir(path) + "/*/*")
+			require.NoError(t, err)
+			_, err = openDirectory(path, false)
+			require.ErrorAs(t, err, new(*DirectoryError))
+			require.ErrorContains(t, err, c.want)
+			after, err := filepath.Glob(filepath.Dir(path) + "/*/*")
+			require.NoError(t, err)
+			require.Equal(t, before, after)
+			require.Equal(t, []string{"last"}, holds(t, path))
 		})
 	}
 }

@@ -74,8 +74,9 @@ type Job struct {
 	NotSealed string
 	// WishDir is the directory of the wish, which its boundary is relative to.
 	WishDir string
-	// OutDir is the gate directory. It must be new or empty, or with Replace an earlier gate
-	// directory, which is emptied. It may lie in the workspace: no gate sees it.
+	// OutDir is the gate directory. It must be new, empty or an earlier one, whose run moves aside: to
+	// OutDir.1, and from there to OutDir.2 and OutDir.3. With Replace it is removed instead. OutDir
+	// may lie in the workspace: no gate sees it, nor the earlier runs.
 	OutDir  string
 	Replace bool
 	// Ignore lists further paths relative to WishDir that do not make a tree dirty, such as

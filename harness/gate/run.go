@@ -107,9 +107,12 @@ func (g *run) decide(ctx context.Context) (err error) {
 	}
 	in.Mode.ToolRegistry, in.Mode.Strict = g.o.ToolRegistry, job.Mode.Strict || job.Commit != ""
 	if in.WorkspaceExists {
-		if own, ok := within(job.OutDir, workspace); ok {
-			in.Uncounted = append(in.Uncounted, own)
-			in.Exclude = append(in.Exclude, own) // no gate sees the evidence of others
+		places := append([]string{job.OutDir}, slices.DeleteFunc(earlierRuns(job.OutDir), isForeign)...)
+		for _, place := range places {
+			if own, ok := within(place, workspace); ok {
+				in.Uncounted = append(in.Uncounted, own)
+				in.Exclude = append(in.Exclude, own) // no gate sees the evidence of others, there or not
+			}
 		}
 		for _, name := range job.Ignore {
 			if own, ok := within(filepath.Join(job.WishDir, name), workspace); ok {

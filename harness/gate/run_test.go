@@ -46,7 +46,7 @@ func TestRunPasses(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 	require.Equal(t, []string{"manifest", "snapshot", "start", "end", "normalize", "hash", "judge"}, stages)
-	require.Equal(t, []string{".gate"}, report.Manifest.Exclude, "no gate sees the evidence of others")
+	require.Equal(t, []string{".gate", ".gate.1", ".gate.2", ".gate.3"}, report.Manifest.Exclude, "no gate sees the evidence of others")
 	require.Len(t, report.Gates.Artifacts, 1)
 	for _, name := range append([]string{
 		evidence.WishLockFile, evidence.RunManifestFile, evidence.VerdictFile, evidence.GatesFile, evidence.ManifestFile, evidence.FindingsFile,
@@ -67,9 +67,6 @@ func TestRunPasses(t *testing.T) {
 	require.True(t, verified.OK, verified.Problems)
 	require.False(t, verified.Attested)
 
-	_, err = o.run(t.Context())
-	var refused *gate.DirectoryError
-	require.ErrorAs(t, err, &refused, "an earlier run is not overwritten")
 	o.Replace = true
 	report, err = o.run(t.Context())
 	require.NoError(t, err)
@@ -85,6 +82,72 @@ func TestRunPasses(t *testing.T) {
 	verified, err = gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
 	require.NoError(t, err)
 	require.True(t, verified.OK, "a slip leaves the earlier run as it is")
+}
+
+// TestRunAgain: each run in a workspace gets the same files, whatever earlier runs left there, and the
+// evidence of each stays whole.
+func TestRunAgain(t *testing.T) {
+	f := newFake(t)
+	f.program = func(req sandbox.Request, _ *fakeGate) error {
+		entries, err := os.ReadDir(req.Trees[0].Source)
+		require.NoError(t, err)
+		for _, entry := range entries {
+			require.NotContains(t, entry.Name(), "gate", "the copy has no evidence")
+		}
+		return nil
+	}
+	o := options(t, f, oneTest)
+	o.OutDir = filepath.Join(o.WishDir, "gate.out")
+	repository, err := gogit.PlainInit(o.WishDir, false)
+	require.NoError(t, err)
+	commit(t, repository, "first")
+	o.Mode.Strict = true // evidence makes no tree dirty
+	var first gate.Report
+	for i := range 5 {
+		report, err := o.run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+		if i == 0 {
+			first = report
+		}
+		require.Equal(t, first.Gates.Workspace, report.Gates.Workspace)
+		require.Equal(t, first.Manifest, report.Manifest)
+	}
+	for _, name := range []string{"gate.out", "gate.out.1", "gate.out.2", "gate.out.3"} {
+		dir := filepath.Join(o.WishDir, name)
+		verified, err := gate.Verify(t.Context(), dir, gate.VerifyOptions{})
+		require.NoError(t, err)
+		require.True(t, verified.OK, verified.Problems)
+		replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: dir})
+		require.NoError(t, err)
+		require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+	}
+	require.NoDirExists(t, filepath.Join(o.WishDir, "gate.out.4"))
+	tree, err := repository.Worktree()
+	require.NoError(t, err)
+	status, err := tree.Status()
+	require.NoError(t, err)
+	require.True(t, status.IsClean(), "evidence ignores itself: %s", status)
+
+	// The ignore file is checked too.
+	require.NoError(t, os.WriteFile(filepath.Join(o.OutDir, ".gitignore"), []byte("*.json\n"), 0o644))
+	verified, err := gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []gate.Problem{{File: ".gitignore", Detail: "is not the file that a gate writes"}}, verified.Problems)
+	require.NoError(t, os.Remove(filepath.Join(o.OutDir, ".gitignore")))
+	verified, err = gate.Verify(t.Context(), o.OutDir, gate.VerifyOptions{})
+	require.NoError(t, err)
+	require.True(t, verified.OK, verified.Problems)
+
+	// Files of somebody else that only have such a name are a part of the workspace.
+	o.OutDir = filepath.Join(o.WishDir, "own")
+	o.Mode.Strict = false
+	require.NoError(t, os.Mkdir(o.OutDir+".1", 0o755))
+	require.NoError(t, os.WriteFile(o.OutDir+".1/data.csv", nil, 0o644))
+	f.program = nil
+	report, err := o.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"own", "own.2", "own.3"}, report.Manifest.Exclude)
 }
 
 // TestNothingRuns: what must not be executed is not, and has a verdict all the same.

@@ -151,6 +151,8 @@ func extraEntries(ctx context.Context, root *os.Root) ([]Problem, error) {
 	more := 0
 	err := fsx.ReadDir(ctx, root, ".", func(name string) error {
 		switch {
+		case name == evidence.IgnoreFile && !isOurIgnore(root):
+			problems = append(problems, Problem{name, "is not the file that a gate writes"})
 		case slices.Contains(topNames, name):
 		case len(problems) < maxStrangers:
 			problems = append(problems, Problem{name, "is not of a gate: its content was not checked"})

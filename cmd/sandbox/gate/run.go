@@ -87,8 +87,8 @@ not be carried out, 130 interrupted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.Out, "output", "o", defaultOut, "new or empty `directory` for the evidence")
-	flags.BoolVar(&f.Replace, "replace", false, "replace an earlier run in that directory")
+	flags.StringVarP(&f.Out, "output", "o", defaultOut, "`directory` for the evidence; an earlier run in it moves to directory.1")
+	flags.BoolVar(&f.Replace, "replace", false, "remove an earlier run in that directory, which otherwise moves aside")
 	flags.BoolVar(&f.Seal, "seal", false, "seal a wish that is not sealed, on the spot")
 	flags.StringVar(&f.Workspace, "root", "", "`directory` to run a command in (default: the current one)")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable `NAME=VALUE` of a command, or NAME for the caller's value; it is in the evidence")
@@ -524,8 +524,8 @@ the replay could not be carried out, 130 interrupted.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Workspace, "root", "", "`directory` to run on (default: where it was)")
-	flags.StringVarP(&o.OutDir, "output", "o", "", "new or empty `directory` for the evidence of the replay")
-	flags.BoolVar(&o.Replace, "replace", false, "replace an earlier run in that directory")
+	flags.StringVarP(&o.OutDir, "output", "o", "", "`directory` for the evidence of the replay; an earlier run in it moves to directory.1")
+	flags.BoolVar(&o.Replace, "replace", false, "remove an earlier run in that directory, which otherwise moves aside")
 	flags.BoolVarP(&live, "live", "v", false, "show the output of the commands while they run")
 	flags.BoolVar(&keep, "keep", false, "keep the records of the runs")
 	labels.Register(flags)

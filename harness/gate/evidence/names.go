@@ -21,6 +21,7 @@ const (
 	VerdictFile     = "ExecutionVerdict.json" // the judgement of node 5
 	GatesFile       = "GATES.json"            // the input of a replay
 	AttestationFile = "attestation.dsse.json" // the signed statement about manifest and verdict
+	IgnoreFile      = ".gitignore"            // keeps the directory out of a repository, with IgnoreText
 
 	Dir               = "evidence"                  // holds all files below
 	PlanFile          = Dir + "/plan.json"          // the plan in the form of RO-07
@@ -39,6 +40,9 @@ const (
 	ArtifactsFile     = Dir + "/artifacts.json"    // the hashes of node 4
 	ManifestFile      = Dir + "/evidence.manifest" // the hashes of all files of nodes 1 to 4
 )
+
+// IgnoreText is the content of [IgnoreFile].
+const IgnoreText = "# Created by sandbox gate.\n*\n"
 
 // Required are the files without which no gate passes (RT-04).
 var Required = []string{PlanFile, RunLogFile, TestsFile, ArtifactsFile}
