@@ -170,7 +170,7 @@ type runState struct {
 }
 
 // isRun reports whether it is an earlier run. The lock of a wish alone may be one of somebody else.
-func (s runState) isRun() bool { return s.foreign == "" && (s.begun || s.bare) }
+func (s runState) isRun() bool { return s.foreign == "" && (s.begun || s.finished || s.bare) }
 
 // examine looks at the entries of a directory.
 func examine(root *os.Root, path string) (state runState, err error) {
