@@ -21,7 +21,7 @@ func (run *execution) account(ctx context.Context, res *result.Result) {
 	o.Warnings = append(o.Warnings, res.Warnings...)
 	run.interpret(res)
 	// A command that cannot be executed is a fault of the contract, which is judged as well.
-	o.conclusive = res.Conclusive() || !o.Started && o.ExitCode != nil
+	run.conclusive = res.Conclusive() || !o.Started && o.ExitCode != nil
 
 	stdout := run.stream("stdout", res.Stdout, res.StdoutBytes, res.StdoutTruncated, e.Stdout)
 	stderr := run.stream("stderr", res.Stderr, res.StderrBytes, res.StderrTruncated, e.Stderr)

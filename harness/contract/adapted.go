@@ -97,6 +97,8 @@ type Call struct {
 	Value any `json:"value"`
 	// Cached says that the outcome is that of an earlier call of the session.
 	Cached bool `json:"cached"`
+	// Unsent says that the call did not reach its tool: it can be made again, or another way.
+	Unsent bool `json:"unsent"`
 	// Attempts are all attempts, also those of other adapters, in their order.
 	Attempts []Attempt `json:"attempts"`
 }
@@ -140,13 +142,13 @@ func (run *execution) answered(answer Answer) {
 		answer = Answer{} // there was nobody to talk with: the outcome says why
 	}
 	if run.lingered { // we ended it, after the talk; nobody canceled it
-		o.Status, o.Fault, o.Error, o.conclusive = StatusAnswered, result.FaultProgram.String(), "", true
+		o.Status, o.Fault, o.Error, run.conclusive = StatusAnswered, result.FaultProgram.String(), "", true
 		o.ExitCode, o.Exit, o.Signal = nil, nil, 0 // those of our signal
 		if answer.Err == nil {
 			o.Fault = result.FaultNone.String()
 		}
 	}
-	call.Code, o.unsent = answer.Code, answer.Unsent && !o.TimedOut // the time limit has a code
+	call.Code, call.Unsent = answer.Code, answer.Unsent && !o.TimedOut // the time limit has a code
 	if call.Code == nil && !a.isRemote() {
 		call.Code = o.ExitCode
 	}
@@ -190,7 +192,7 @@ func (run *execution) checkCall() {
 func (run *execution) talked() {
 	o := &run.outcome
 	o.Differences = slices.DeleteFunc(o.Differences, func(d Difference) bool { return d.What == "exit_code" })
-	o.conclusive, o.Error = true, ""
+	run.conclusive, o.Error = true, ""
 	failed := o.failures()
 	if o.Success = len(failed) == 0; !o.Success {
 		o.Error = failed[0].String()

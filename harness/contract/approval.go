@@ -127,7 +127,7 @@ func (run *execution) approve() ([]Violation, error) {
 	}
 	var missing []Violation
 	for _, level := range e.Needs {
-		missing = append(missing, Violation{Code: "CK-01", Field: "approval", Value: level, Rule: "needs an approval, and there is none", hint: hintNoApproval})
+		missing = append(missing, Violation{Code: "CK-01", Field: "approval", Value: level, Rule: "needs an approval, and there is none", Hint: hintNoApproval})
 	}
 	return missing, nil
 }

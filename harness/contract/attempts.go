@@ -21,15 +21,12 @@ func (h *Harness) viaAdapter(ctx context.Context, job Job, run *execution) (Outc
 	}
 	var before []Attempt
 	var earlier *Outcome
-	var used trial.Usage
 	for {
 		t := &attempts{harness: h, job: job, next: run, before: before}
 		o, err := t.carryOut(ctx, run.Effective.Adapted)
 		if earlier != nil && err == nil && o.Status == StatusRefused {
 			return earlier.without(o)
 		}
-		used = used.Plus(o.usage)
-		o.usage = used
 		a := run.Effective.Adapted
 		if err != nil || o.Success || ctx.Err() != nil || a.Fallback == "" || len(run.Effective.Needs) > 0 ||
 			o.Status == StatusRefused || !a.FallbackIf(o) {
@@ -72,7 +69,6 @@ type attempts struct {
 
 	outcome Outcome
 	err     error
-	usage   trial.Usage
 }
 
 // carryOut calls the adapter until it needs no other attempt.
@@ -100,9 +96,8 @@ func (t *attempts) carryOut(ctx context.Context, a *Adapted) (Outcome, error) {
 		t.outcome = t.next.end(ctx, t.err)
 	}
 	if t.err == nil && ctx.Err() != nil && t.again(a) { // canceled in the pause before the next one
-		t.outcome.Status, t.outcome.Error, t.outcome.conclusive = result.StatusCanceled.String(), context.Cause(ctx).Error(), false
+		t.outcome.Status, t.outcome.Error, t.outcome.Verdict = result.StatusCanceled.String(), context.Cause(ctx).Error(), trial.Inconclusive
 	}
-	t.outcome.usage = t.usage
 	return t.outcome, t.err
 }
 
@@ -113,7 +108,7 @@ func (t *attempts) again(a *Adapted) bool {
 	if t.err != nil || o.Success || o.Status == StatusRefused || o.Approval != nil {
 		return false
 	}
-	return o.unsent || o.Call != nil && o.Call.Code != nil && slices.Contains(a.Retry.Codes, *o.Call.Code)
+	return o.Call != nil && (o.Call.Unsent || o.Call.Code != nil && slices.Contains(a.Retry.Codes, *o.Call.Code))
 }
 
 // halfToWhole spreads calls that failed at the same time.
@@ -143,7 +138,6 @@ func (t *attempts) Run(ctx context.Context, job trial.Job, _ func(trial.Event)) 
 	if t.outcome.Call != nil {
 		t.before = t.outcome.Call.Attempts
 	}
-	t.usage = t.usage.Plus(run.usage())
 	res, err := t.outcome.Trial(job)
 	return res, errors.Join(t.err, err)
 }

@@ -124,10 +124,13 @@ func TestAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, box := adaptedHarness(t, fakeAdapters{"A": {Retry: test.retry}}, codes(test.codes...))
 			var o Outcome
+			var used trial.Usage
 			var took, paused time.Duration
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				o = carriedOut(t, h, of(through("A")))
+				job := of(through("A"))
+				job.used = &used
+				o = carriedOut(t, h, job)
 				took = time.Since(began)
 			})
 			require.Len(t, box.ran, len(test.want))
@@ -145,7 +148,7 @@ func TestAttempts(t *testing.T) {
 			last := test.want[len(test.want)-1]
 			require.Equal(t, last, *o.Call.Code)
 			require.Equal(t, last == 0, o.Success)
-			require.Equal(t, len(test.want), o.usage.Runs)
+			require.Equal(t, len(test.want), used.Runs)
 			require.Equal(t, o.Call.Attempts[len(test.want)-1].RunID, o.Evidence.RunID)
 			if o.Success {
 				require.Equal(t, "out", o.Call.Value)
@@ -240,7 +243,10 @@ func TestFallback(t *testing.T) {
 	h, box := adaptedHarness(t, fakeAdapters{
 		"A": {Retry: retry, Fallback: "B"}, "B": {Fallback: "C"}, "C": {Fallback: "D"}, "D": {},
 	}, codes(4, 4, 5, 0))
-	o := carriedOut(t, h, of(through("A")))
+	var used trial.Usage
+	job := of(through("A"))
+	job.used = &used
+	o := carriedOut(t, h, job)
 	require.True(t, o.Success, o.Error)
 	require.Equal(t, "C", o.AdapterID)
 	require.Equal(t, "C", o.Call.AdapterID)
@@ -251,8 +257,8 @@ func TestFallback(t *testing.T) {
 		ids = append(ids, a.RunID)
 	}
 	require.Equal(t, []string{"A 4", "A 4", "B 5", "C 0"}, order)
-	require.Equal(t, 4, o.usage.Runs, "the usage is that of all adapters")
-	require.InDelta(t, 4, o.usage.WallSeconds, 0)
+	require.Equal(t, 4, used.Runs, "the usage is that of all adapters")
+	require.InDelta(t, 4, used.WallSeconds, 0)
 	require.Len(t, box.ran, 4)
 	for _, req := range box.ran {
 		require.Equal(t, o.ExecutionID, req.Name)
@@ -313,13 +319,16 @@ func TestAttemptThatDoesNotBegin(t *testing.T) {
 		box.planErr = errFake
 		return result.Result{Status: result.StatusExited, ExitCode: 4}
 	}
-	o, err := h.Run(t.Context(), of(through("A")))
+	var used trial.Usage
+	job := of(through("A"))
+	job.used = &used
+	o, err := h.Run(t.Context(), job)
 	require.ErrorIs(t, err, errFake)
 	requireWire(t, o)
 	require.Equal(t, StatusFailed, o.Status)
 	require.Len(t, o.Call.Attempts, 1)
 	require.Equal(t, 4, *o.Call.Attempts[0].Code)
-	require.Equal(t, 1, o.usage.Runs)
+	require.Equal(t, 1, used.Runs)
 }
 
 // A call that is canceled is neither tried again nor given to the fallback.
@@ -358,7 +367,7 @@ func TestTransformFails(t *testing.T) {
 	require.Nil(t, o.Call.Value)
 	require.Equal(t, 0, *o.Call.Code)
 	require.Equal(t, CheckFailed, state(o, "outputs_validated"))
-	require.Equal(t, trial.Failed, o.Verdict())
+	require.Equal(t, trial.Failed, o.Verdict)
 }
 
 // eachBox is a fake box for calls at the same time.

@@ -50,7 +50,7 @@ func (run *execution) fakeClock(ctx context.Context) error {
 	library, _ := known.(string)
 	if library == "" {
 		run.refuse([]Violation{{Code: "DT-01", Field: "determinism.clock", Value: run.Contract.Determinism.Clock,
-			Rule: fmt.Sprintf("needs libfaketime in the image, and %s has none", image.Reference), hint: hintNoClock}})
+			Rule: fmt.Sprintf("needs libfaketime in the image, and %s has none", image.Reference), Hint: hintNoClock}})
 		return nil
 	}
 	run.request.FakeClock = &sandbox.FakeClock{Library: library, At: run.Effective.Clock}

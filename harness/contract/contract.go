@@ -76,6 +76,7 @@ type Job struct {
 
 	labels map[string]string // of the run
 	emit   func(trial.Event) // may be nil
+	used   *trial.Usage      // counts all attempts of the job; may be nil
 }
 
 // Harness executes contracts. Its methods may be called concurrently.
@@ -123,7 +124,9 @@ func (run *execution) carryOut(ctx context.Context) (Outcome, error) {
 			err = run.execute(ctx)
 		}
 	}
-	run.outcome.usage = run.usage()
+	if run.job.used != nil {
+		*run.job.used = run.job.used.Plus(run.usage())
+	}
 	return run.end(ctx, err), err
 }
 
@@ -158,7 +161,9 @@ type execution struct {
 	wait     time.Duration
 
 	outcome Outcome
-	checks  map[string]CheckPoint
+	// conclusive says that the outcome is about the contract and its program.
+	conclusive bool
+	checks     map[string]CheckPoint
 }
 
 // newExecution checks the text of the contract.
@@ -278,7 +283,7 @@ func (run *execution) execute(ctx context.Context) error {
 		run.answered(answer)
 		run.outcome.Call.Attempts = append(slices.Clone(run.before), run.attempt())
 	}
-	fillLists(reflect.ValueOf(&run.outcome))
+	run.finish()
 	return errors.Join(err, write(run.record, OutcomeFile, run.outcome.ExecutionID, run.outcome.Encode))
 }
 
@@ -315,16 +320,34 @@ func (run *execution) end(ctx context.Context, err error) Outcome {
 		run.checkBefore()
 	}
 	o.Checklist = run.checklist()
-	fillLists(reflect.ValueOf(o))
+	run.finish()
 	return *o
+}
+
+// finish completes the outcome for its readers. The verdict is inconclusive for an execution that
+// could not begin, and for one whose run is not conclusive; see [result.Result.Conclusive]. A command
+// that cannot be executed is a failure of the contract.
+func (run *execution) finish() {
+	o := &run.outcome
+	switch {
+	case o.Status == StatusRefused:
+		o.Verdict = trial.Refused
+	case !run.conclusive:
+		o.Verdict = trial.Inconclusive
+	case o.Success:
+		o.Verdict = trial.Passed
+	default:
+		o.Verdict = trial.Failed
+	}
+	fillLists(reflect.ValueOf(o))
 }
 
 // refusedText is one sentence on why a contract was refused (CI-02).
 func refusedText(violations []Violation) string {
 	var all []string
 	for _, v := range violations {
-		if v.sentence != "" {
-			return v.sentence
+		if v.Sentence != "" {
+			return v.Sentence
 		}
 		all = append(all, v.String())
 	}

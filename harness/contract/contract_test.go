@@ -70,7 +70,6 @@ func TestExecute(t *testing.T) {
 	require.NoError(t, err)
 	var again Outcome
 	require.NoError(t, json.Unmarshal(text, &again))
-	again.conclusive, again.usage = o.conclusive, o.usage // are not part of the document
 	require.Equal(t, o, again)
 	kept, err := Load(filepath.Join(o.Evidence.Path, ContractFile))
 	require.NoError(t, err)
@@ -148,7 +147,7 @@ func TestExecuteSandboxRefuses(t *testing.T) {
 	box.planErr = &policy.FieldError{Field: "cpus", Value: "4", Rule: "the engine's machine has 2"}
 	o, err := h.Run(t.Context(), of(cat()))
 	require.NoError(t, err)
-	require.Equal(t, []Violation{{Code: "CX-02", Field: "sandbox.cpu_cores", Value: "4", Rule: "the engine's machine has 2", hint: hintMachine}}, o.Violations)
+	require.Equal(t, []Violation{{Code: "CX-02", Field: "sandbox.cpu_cores", Value: "4", Rule: "the engine's machine has 2", Hint: hintMachine}}, o.Violations)
 	require.Equal(t, StatusRefused, o.Status)
 
 	box.planErr = &policy.FieldError{Field: "image", Value: "nope", Rule: "is not known"}

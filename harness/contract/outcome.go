@@ -43,8 +43,11 @@ type Outcome struct {
 	Started bool `json:"started"`
 	// Success says that the program ended with the expected exit code, and that all files
 	// of the contract were written and are on the host. Further files do not matter.
-	Success bool   `json:"success"`
-	Status  string `json:"status"`
+	Success bool `json:"success"`
+	// Verdict says the same in the vocabulary of all harnesses. It is inconclusive for an execution
+	// that could not begin or was disturbed, and for a plan.
+	Verdict trial.Verdict `json:"verdict"`
+	Status  string        `json:"status"`
 	// Fault is the [result.Fault] of the run; empty if nothing ran.
 	Fault string `json:"fault"`
 	// ExitCode is 128+n for signal n and 143 after the time limit (CX-06); 126 and 127
@@ -98,13 +101,6 @@ type Outcome struct {
 	Unenforced []string `json:"unenforced"`
 	Warnings   []string `json:"warnings"`
 	Metadata   Metadata `json:"metadata"`
-
-	// conclusive says that the outcome is about the contract and its program.
-	conclusive bool
-	// unsent says that a call did not reach its tool.
-	unsent bool
-	// usage is that of all attempts of a call.
-	usage trial.Usage
 }
 
 // Executed is a contract as it was executed.
@@ -243,10 +239,6 @@ type Evidence struct {
 	// Retention is [RetainSession] or [RetainEvidence].
 	Retention string `json:"retention"`
 }
-
-// Unsent reports whether the call of an adapter did not reach its tool: it can be made again, or
-// another way. It is known in the process that made the call.
-func (o Outcome) Unsent() bool { return o.unsent }
 
 // Encode returns the wire form of an outcome, with a newline at its end.
 func (o Outcome) Encode() ([]byte, error) {

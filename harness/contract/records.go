@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -221,6 +220,6 @@ func abandoned(each record.Record, c Contract) Outcome {
 	}
 	run.check("evidence_captured", true, "run %s, kept as %s; up to the end of its controller", each.ID, o.Evidence.Retention)
 	o.Checklist = run.checklist()
-	fillLists(reflect.ValueOf(o))
+	run.finish()
 	return *o
 }

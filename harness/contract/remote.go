@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +29,7 @@ func (run *execution) planRemote() error {
 	asked := run.egress()
 	if asked == nil {
 		run.refuse([]Violation{{Code: "CX-04", Field: "sandbox.network.level", Value: string(policy.Offline),
-			Rule: fmt.Sprintf("does not permit the call: adapter %s calls a server", run.Effective.Adapted.ID), hint: hintRemote}})
+			Rule: fmt.Sprintf("does not permit the call: adapter %s calls a server", run.Effective.Adapted.ID), Hint: hintRemote}})
 		return nil
 	}
 	applied, err := run.Policy.ApplyEgress(asked)
@@ -104,7 +103,7 @@ func (run *execution) callRemote(ctx context.Context) error {
 		o.Status, o.TimedOut = result.StatusTimedOut.String(), true
 		answer.Err = fmt.Errorf("Execution timed out after %v", e.Timeout) //nolint:staticcheck // the sentence of a contract that timed out
 	}
-	o.conclusive = o.Status == StatusAnswered || o.TimedOut || o.Status == StatusBlocked
+	run.conclusive = o.Status == StatusAnswered || o.TimedOut || o.Status == StatusBlocked
 	body := stream{name: "stdout", text: answer.Text, bytes: answer.TextBytes, cut: answer.TextBytes > int64(len(answer.Text))}
 	if !body.cut {
 		body.raw = []byte(answer.Text)
@@ -123,7 +122,7 @@ func (run *execution) callRemote(ctx context.Context) error {
 	run.checkRemote()
 	o.Checklist = run.checklist()
 	run.ended = true
-	fillLists(reflect.ValueOf(o))
+	run.finish()
 	return nil
 }
 

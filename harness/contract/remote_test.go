@@ -54,7 +54,7 @@ func TestRemote(t *testing.T) {
 			require.Equal(t, 1, calls)
 			require.Empty(t, box.ran)
 			require.Equal(t, test.status, o.Status)
-			require.Equal(t, test.verdict, o.Verdict())
+			require.Equal(t, test.verdict, o.Verdict)
 			require.Equal(t, test.verdict == trial.Passed, o.Success)
 			require.Equal(t, test.err, o.Error)
 			require.Equal(t, test.status == "timed_out", o.TimedOut)
@@ -93,7 +93,7 @@ func TestRemoteIsCanceled(t *testing.T) {
 	requireWire(t, o)
 	require.Equal(t, "canceled", o.Status)
 	require.Equal(t, errFake.Error(), o.Error)
-	require.Equal(t, trial.Inconclusive, o.Verdict())
+	require.Equal(t, trial.Inconclusive, o.Verdict)
 	require.Nil(t, o.Call.Value)
 	require.Len(t, o.Call.Attempts, 1)
 }
@@ -132,7 +132,7 @@ func TestRemoteBody(t *testing.T) {
 	require.True(t, o.Truncated)
 	require.EqualValues(t, 9, o.StdoutBytes)
 	require.Equal(t, CheckFailed, state(o, "streams_captured"))
-	require.Equal(t, trial.Failed, o.Verdict())
+	require.Equal(t, trial.Failed, o.Verdict)
 }
 
 func TestRemoteRefused(t *testing.T) {
@@ -182,7 +182,7 @@ func TestRemoteRefusesTheCall(t *testing.T) {
 	}}}, nil)
 	o := carriedOut(t, h, of(calling()))
 	require.Equal(t, StatusRefused, o.Status)
-	require.Equal(t, trial.Refused, o.Verdict())
+	require.Equal(t, trial.Refused, o.Verdict)
 	require.False(t, o.Started)
 	require.Equal(t, CheckFailed, state(o, "adapter_matches_tool"))
 	require.Empty(t, o.Call.Attempts)

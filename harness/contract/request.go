@@ -112,10 +112,10 @@ var contractFields = []struct{ names, field, code, hint string }{
 func behind(name string) (v Violation, ok bool) {
 	for _, f := range contractFields {
 		if slices.Contains(strings.Split(f.names, ","), name) {
-			return Violation{Code: f.code, Field: f.field, hint: f.hint}, f.code != ""
+			return Violation{Code: f.code, Field: f.field, Hint: f.hint}, f.code != ""
 		}
 	}
-	return Violation{Code: "CX-02", Field: "sandbox." + name, hint: hintMachine}, true
+	return Violation{Code: "CX-02", Field: "sandbox." + name, Hint: hintMachine}, true
 }
 
 // refusals translates the rules that the sandbox says are broken. It returns nil if the error

@@ -105,7 +105,7 @@ type resolver struct {
 // refuse adds a violation by a path. An empty rule adds nothing.
 func (r *resolver) refuse(code string, p hostPath, rule, hint string) {
 	if rule != "" {
-		r.violations = append(r.violations, Violation{Code: code, Field: p.field, Value: quoted(p.asked), Rule: rule, hint: hint})
+		r.violations = append(r.violations, Violation{Code: code, Field: p.field, Value: quoted(p.asked), Rule: rule, Hint: hint})
 	}
 }
 

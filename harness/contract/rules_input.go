@@ -67,7 +67,7 @@ func (k *checker) tool() {
 		v := k.refuse("tool_id", id, "is not a tool of the registry")
 		for _, t := range k.rules.Registry.Tools() {
 			if strings.EqualFold(t.Name, id) {
-				v.Rule, v.hint = "is the name of a tool; its ID is "+t.ID, "did you mean "+t.ID+"?"
+				v.Rule, v.Hint = "is the name of a tool; its ID is "+t.ID, "did you mean "+t.ID+"?"
 			}
 		}
 		return
@@ -75,7 +75,7 @@ func (k *checker) tool() {
 	switch k.t.Status {
 	case registry.Blocked:
 		sentence := fmt.Sprintf("Tool '%s' is blocked", k.t.Name) + k.t.Instead()
-		k.refuse("tool_id", id, sentence).sentence = sentence
+		k.refuse("tool_id", id, sentence).Sentence = sentence
 	case registry.Deprecated:
 		k.warnings = append(k.warnings, fmt.Sprintf("Tool '%s' is deprecated", k.t.Name)+k.t.Instead())
 	case registry.Active:
@@ -100,20 +100,20 @@ func (k *checker) arguments() {
 	word := func(field, text string) {
 		total += len(text) + 1
 		if rule := textRule(text, maxArgumentBytes); rule != "" {
-			k.refuse(field, text, rule).hint = hintPassAsFile
+			k.refuse(field, text, rule).Hint = hintPassAsFile
 		} else if at := strings.IndexAny(text, shellCharacters); k.rules.Strict && at >= 0 && !ours {
 			k.refuse(field, text, fmt.Sprintf("must not have the character %s in strict mode", text[at:at+1]))
 		}
 	}
 	word("inputs.command", k.c.Inputs.Command)
 	if n := len(k.c.Inputs.Arguments); n > maxArguments {
-		k.refuse("inputs.arguments", nil, fmt.Sprintf("has %d arguments; at most %d", n, maxArguments)).hint = hintPassAsFile
+		k.refuse("inputs.arguments", nil, fmt.Sprintf("has %d arguments; at most %d", n, maxArguments)).Hint = hintPassAsFile
 	}
 	for i, argument := range k.c.Inputs.Arguments {
 		word(fmt.Sprintf("inputs.arguments[%d]", i), argument)
 	}
 	if total > maxArgumentBytes {
-		k.refuse("inputs.arguments", nil, fmt.Sprintf("takes %d bytes with the command; at most %d", total, maxArgumentBytes)).hint = hintPassAsFile
+		k.refuse("inputs.arguments", nil, fmt.Sprintf("takes %d bytes with the command; at most %d", total, maxArgumentBytes)).Hint = hintPassAsFile
 	}
 }
 

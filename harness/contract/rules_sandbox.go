@@ -37,7 +37,7 @@ func (k *checker) limits() {
 	name := k.c.Sandbox.Profile
 	if _, ok := k.rules.Profiles[name]; !ok {
 		k.refuse("sandbox.profile", name, "is not a profile; there are "+
-			cmp.Or(strings.Join(slices.Sorted(maps.Keys(k.rules.Profiles)), ", "), "none")).hint = hintProfile
+			cmp.Or(strings.Join(slices.Sorted(maps.Keys(k.rules.Profiles)), ", "), "none")).Hint = hintProfile
 	}
 	k.bounds()
 }
@@ -50,7 +50,7 @@ func (k *checker) bounds() {
 	}
 	for _, l := range k.c.limits(p) {
 		if value := **l.value; l.code == k.code && !l.bounds.Has(value) {
-			k.refuse(l.field, value, fmt.Sprintf("must be between %d and %d in profile %s", l.bounds.Min, l.bounds.Max, k.c.Sandbox.Profile)).hint = hintProfile
+			k.refuse(l.field, value, fmt.Sprintf("must be between %d and %d in profile %s", l.bounds.Min, l.bounds.Max, k.c.Sandbox.Profile)).Hint = hintProfile
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (k *checker) filesystem() {
 	level := policy.FilesystemLevel(files.Level)
 	rank := slices.Index(policy.FilesystemLevels(), level)
 	if rank < 0 {
-		k.refuse("sandbox.filesystem.level", files.Level, "must be one of "+text.List(policy.FilesystemLevels())).hint = hintLevels
+		k.refuse("sandbox.filesystem.level", files.Level, "must be one of "+text.List(policy.FilesystemLevels())).Hint = hintLevels
 		return
 	}
 	if level == policy.Elevated {
@@ -83,7 +83,7 @@ func (k *checker) filesystem() {
 			case path.Clean(p) == "/":
 				k.refuse(field, p, "would open the whole host")
 			case rank < extended && !list.open(p):
-				k.refuse(field, p, fmt.Sprintf("is not open to %s at level %s; it takes level extended", list.name, level)).hint = hintLevels
+				k.refuse(field, p, fmt.Sprintf("is not open to %s at level %s; it takes level extended", list.name, level)).Hint = hintLevels
 			}
 		}
 	}
@@ -104,9 +104,9 @@ func (k *checker) toolFiles(level policy.FilesystemLevel, rank int) {
 	}
 	scope := k.t.Scope
 	if rank > slices.Index(policy.FilesystemLevels(), scope.Filesystem) {
-		k.refuse(field, string(level), fmt.Sprintf("is above %s, the highest level of tool %s", scope.Filesystem, k.t.ID)).hint = hintLevels
+		k.refuse(field, string(level), fmt.Sprintf("is above %s, the highest level of tool %s", scope.Filesystem, k.t.ID)).Hint = hintLevels
 	} else if scope.DataAccess != registry.AccessWrite && level != policy.Minimal {
-		k.refuse(field, string(level), fmt.Sprintf("lets the program write, and tool %s has data access %s", k.t.ID, scope.DataAccess)).hint = hintLevels
+		k.refuse(field, string(level), fmt.Sprintf("lets the program write, and tool %s has data access %s", k.t.ID, scope.DataAccess)).Hint = hintLevels
 	}
 	if scope.DataAccess == registry.AccessNone {
 		for i, p := range k.c.Inputs.InputFiles {
@@ -241,7 +241,7 @@ func (k *checker) adapter() {
 		return
 	}
 	if id != "" {
-		k.refuse("adapter_id", id, "No adapter found: leave it out to run the command itself").sentence = fmt.Sprintf("No adapter found '%s'", text.Short(id, mostShown))
+		k.refuse("adapter_id", id, "No adapter found: leave it out to run the command itself").Sentence = fmt.Sprintf("No adapter found '%s'", text.Short(id, mostShown))
 		return
 	}
 	if in.Operation != "" {

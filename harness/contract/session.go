@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/treehash"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -79,7 +78,7 @@ func (h *Harness) known(key string, run *execution) (Outcome, bool) {
 	}
 	call := *o.Call
 	call.Cached = true
-	o.Call, o.ExecutionID, o.Metadata, o.usage = &call, run.outcome.ExecutionID, run.outcome.Metadata, trial.Usage{}
+	o.Call, o.ExecutionID, o.Metadata = &call, run.outcome.ExecutionID, run.outcome.Metadata
 	return o, true
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
 )
@@ -36,10 +37,13 @@ func TestSession(t *testing.T) {
 	requireValue(through("A"), "1", true)
 	c := through("A")
 	c.ExecutionID = "another"
-	o := carriedOut(t, h, of(c))
+	var used trial.Usage
+	job := of(c)
+	job.used = &used
+	o := carriedOut(t, h, job)
+	require.Zero(t, used, "nothing ran")
 	require.True(t, o.Call.Cached)
 	require.Equal(t, "another", o.ExecutionID)
-	require.Zero(t, o.usage, "nothing ran")
 	require.Len(t, box.ran, 1)
 
 	// Everything that the call depends on is part of the input.

@@ -91,7 +91,7 @@ func TestTalk(t *testing.T) {
 	require.Equal(t, "you said hello\n", o.Call.Value)
 	require.Equal(t, 3, *o.Call.Code)
 	require.Empty(t, o.Differences)
-	require.Equal(t, trial.Passed, o.Verdict())
+	require.Equal(t, trial.Passed, o.Verdict)
 	require.Equal(t, CheckDone, state(o, "outputs_validated"))
 	require.Len(t, box.ran, 1)
 
@@ -128,7 +128,7 @@ func TestTalkDies(t *testing.T) {
 	require.Equal(t, 1, *o.Call.Code)
 	require.Contains(t, o.Error, "exit code")
 	require.Equal(t, CheckFailed, state(o, "outputs_validated"))
-	require.Equal(t, trial.Failed, o.Verdict())
+	require.Equal(t, trial.Failed, o.Verdict)
 }
 
 // A program that runs out of time was reached: its code is 143.
@@ -163,7 +163,7 @@ func TestTalkLingers(t *testing.T) {
 		require.Nil(t, o.ExitCode, "that of our signal is not its own")
 		require.Nil(t, o.Call.Code)
 		require.Equal(t, "none", o.Fault)
-		require.Equal(t, trial.Passed, o.Verdict())
+		require.Equal(t, trial.Passed, o.Verdict)
 	})
 }
 

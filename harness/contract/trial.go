@@ -36,9 +36,10 @@ func (t trialHarness) Plan(ctx context.Context, job trial.Job) (trial.Plan, erro
 
 func (t trialHarness) Run(ctx context.Context, job trial.Job, emit func(trial.Event)) (trial.Result, error) {
 	started := time.Now()
-	o, err := t.h.Run(ctx, Job{Text: job.Spec, labels: job.Labels(roleProgram), emit: emit})
+	var used trial.Usage
+	o, err := t.h.Run(ctx, Job{Text: job.Spec, labels: job.Labels(roleProgram), emit: emit, used: &used})
 	res, encodeErr := o.Trial(job)
-	res.Started, res.Usage = started, o.usage
+	res.Started, res.Usage = started, used
 	return res, errors.Join(err, encodeErr)
 }
 
@@ -72,7 +73,7 @@ func (run *execution) usage() trial.Usage {
 // Trial is the outcome in the shape that all harnesses share, without its usage.
 func (o Outcome) Trial(job trial.Job) (trial.Result, error) {
 	res := trial.Result{
-		Schema: trial.ResultSchemaV1, Job: job, Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1,
+		Schema: trial.ResultSchemaV1, Job: job, Verdict: o.Verdict, Reason: o.Status, ExitCode: -1,
 		Runs: []trial.RunRef{}, Problems: o.problems(), Files: []trial.File{},
 	}
 	if len(o.Violations) > 0 {
@@ -96,21 +97,6 @@ func (o Outcome) Trial(job trial.Job) (trial.Result, error) {
 	var err error
 	res.Detail, err = o.Encode()
 	return res, err
-}
-
-// Verdict is inconclusive for an execution that could not begin, and for one whose run is not
-// conclusive; see [result.Result.Conclusive]. A command that cannot be executed is a failure
-// of the contract.
-func (o Outcome) Verdict() trial.Verdict {
-	switch {
-	case o.Status == StatusRefused:
-		return trial.Refused
-	case !o.conclusive:
-		return trial.Inconclusive
-	case o.Success:
-		return trial.Passed
-	}
-	return trial.Failed
 }
 
 // problems are the violations and the differences that failed the execution.

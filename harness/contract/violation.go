@@ -22,23 +22,10 @@ type Violation struct {
 	Value string `json:"value"`
 	// Rule is the rule that it breaks.
 	Rule string `json:"rule"`
-
-	// hint is a hint for this violation alone; see [Hints].
-	hint string
-	// sentence replaces the usual error of the outcome (CI-02).
-	sentence string
-}
-
-// WithHint returns the violation with a hint of its own.
-func (v Violation) WithHint(hint string) Violation {
-	v.hint = hint
-	return v
-}
-
-// WithSentence returns the violation with a sentence that replaces the usual error of the outcome.
-func (v Violation) WithSentence(sentence string) Violation {
-	v.sentence = sentence
-	return v
+	// Hint is a hint for this violation alone; empty if the code and the field have one. See [Hints].
+	Hint string `json:"hint"`
+	// Sentence replaces the usual error of the outcome (CI-02); empty for most violations.
+	Sentence string `json:"sentence"`
 }
 
 // String is the violation without its line.
@@ -146,8 +133,8 @@ func Hints(violations []Violation, root string) []string {
 }
 
 func (v Violation) hintIn(root string) string {
-	if v.hint != "" {
-		return v.hint
+	if v.Hint != "" {
+		return v.Hint
 	}
 	for _, h := range hints {
 		if h.code != v.Code || h.field != "" && !strict.Within(v.Field, h.field) {

@@ -61,7 +61,7 @@ type VerifyReport struct {
 	// Attested says that the signed statement was checked and is valid.
 	Attested bool `json:"attested"`
 	// Unsigned says that a signed statement was to be checked, and there is none.
-	Unsigned bool `json:"-"`
+	Unsigned bool `json:"unsigned"`
 }
 
 // VerificationV1 names the wire form of [VerifyReport].

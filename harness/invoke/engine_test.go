@@ -226,7 +226,7 @@ func TestEngineRefuses(t *testing.T) {
 	require.NoError(t, err)
 	var failed *invoke.InvocationError
 	require.ErrorAs(t, res.Err(), &failed)
-	require.Equal(t, invoke.ReasonCannotExecute, failed.Reason)
+	require.Equal(t, invoke.ReasonNotFound, failed.Reason)
 	require.Nil(t, failed.ExitCode)
 	require.NotEmpty(t, failed.Stderr)
 

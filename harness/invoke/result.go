@@ -3,6 +3,8 @@ package invoke
 import (
 	"errors"
 	"time"
+
+	"github.com/evalbox/evalbox/policy"
 )
 
 // ResultSchemaV1 names the wire form of [Result].
@@ -49,6 +51,11 @@ type Result struct {
 	TimedOut bool `json:"timed_out"`
 	// DurationSeconds is the tool's wall-clock time.
 	DurationSeconds float64 `json:"duration_seconds"`
+	// TimeoutSeconds is the time limit that ended the tool; 0 if none did.
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+	// CPUSeconds is the processor time of the run, and GPUs are its devices.
+	CPUSeconds float64  `json:"cpu_seconds"`
+	GPUs       []string `json:"gpus"`
 
 	// NotWritten lists what the tool left and the output directory did not get, with the
 	// reasons; about 100 entries at most.
@@ -64,22 +71,18 @@ type Result struct {
 	// with wrong artifacts.
 	Reason Reason `json:"reason"`
 	Error  string `json:"error"`
+	// MissingArtifact is the path of the artifact that the tool did not leave; empty for other reasons.
+	MissingArtifact string `json:"missing_artifact"`
 	// Verification is nil unless the tool exited with 0 and its artifacts were looked at.
 	Verification *Report `json:"verification"`
 
-	// artifact is the path of the missing artifact, limit the time limit of a call that
-	// timed out, and cause an error behind Reason.
-	artifact string
-	limit    time.Duration
-	cause    error
-	// cpuSeconds and gpus are what the run used.
-	cpuSeconds float64
-	gpus       int
+	// cause is an error behind Reason, for callers in Go.
+	cause error
 }
 
 // VolatileFields are the JSON names of the fields of a [Result] that differ between two
 // runs with the same input and a tool that behaves the same.
-func VolatileFields() []string { return []string{"run_id", "duration_seconds"} }
+func VolatileFields() []string { return []string{"run_id", "duration_seconds", "cpu_seconds"} }
 
 // Reason says why a call did not end well.
 type Reason string
@@ -90,8 +93,10 @@ const (
 	ReasonRefused Reason = "refused"
 	// ReasonNonzeroExit: the tool ended with a code other than 0, or by a signal.
 	ReasonNonzeroExit Reason = "nonzero_exit"
-	// ReasonCannotExecute: the tool could not be started.
+	// ReasonCannotExecute: the program of the tool is there, and must not be executed.
 	ReasonCannotExecute Reason = "cannot_execute"
+	// ReasonNotFound: the program of the tool is not there.
+	ReasonNotFound Reason = "not_found"
 	// ReasonMissingArtifact: the tool ended with 0 but left no regular file of that name.
 	ReasonMissingArtifact Reason = "missing_artifact"
 	// ReasonTimeout: the time limit ended the tool, see [TimeoutError].
@@ -111,6 +116,9 @@ const (
 	ReasonUnverified Reason = "unverified"
 )
 
+// unstarted reports whether the tool could not be started, for a reason of its own.
+func (r Reason) unstarted() bool { return r == ReasonCannotExecute || r == ReasonNotFound }
+
 // ours reports whether a reason says nothing about the tool: we failed, or something else than
 // the tool ended the call.
 func (r Reason) ours() bool {
@@ -121,10 +129,6 @@ func (r Reason) ours() bool {
 		return false
 	}
 }
-
-// ErrNotExecutable is the cause of a ReasonCannotExecute whose program exists, but must not
-// be executed.
-var ErrNotExecutable = errors.New("the program cannot be executed")
 
 // Err is the result as an error; nil if it is OK. A refusal is the error of the refused
 // value, such as a [*policy.FieldError]. Wrong artifacts are the [*ArtifactError]s of the
@@ -143,9 +147,9 @@ func (r Result) Err() error {
 		}
 		return errors.Join(errs...)
 	}
-	failed := InvocationError{r, r.artifact, r.cause}
+	failed := InvocationError{r, r.MissingArtifact, r.cause}
 	if r.Reason == ReasonTimeout {
-		return &TimeoutError{failed, r.limit}
+		return &TimeoutError{failed, policy.Seconds(r.TimeoutSeconds)}
 	}
 	return &failed
 }

@@ -54,7 +54,7 @@ func (h *Harness) Run(ctx context.Context, inv Invocation) (Result, error) {
 	if c.noConfig {
 		res.Warnings = append(res.Warnings, "the configuration does not exist")
 	}
-	stay := res.Reason == ReasonCannotExecute || res.Reason.ours()
+	stay := res.Reason.unstarted() || res.Reason.ours()
 	if stay {
 		res.cause, err = errors.Join(res.cause, err), nil // the explanation says it
 	}
@@ -85,7 +85,7 @@ func (h *Harness) Run(ctx context.Context, inv Invocation) (Result, error) {
 func newResult() Result {
 	return Result{
 		Schema: ResultSchemaV1, Engine: engineName,
-		Command: []string{}, NotWritten: []string{}, Unenforced: []string{}, Warnings: []string{},
+		Command: []string{}, GPUs: []string{}, NotWritten: []string{}, Unenforced: []string{}, Warnings: []string{},
 	}
 }
 
@@ -114,7 +114,7 @@ func reasonOf(ctx context.Context, err error) Reason {
 // see takes over the result of the sandbox. It sets a reason for every end that is not the
 // tool's own.
 func (r *Result) see(ran result.Result) {
-	r.RunID, r.Image, r.cpuSeconds, r.gpus = ran.ID, ran.Image.ID, ran.Resources.CPUSeconds, len(ran.Enforced.GPUs)
+	r.RunID, r.Image, r.CPUSeconds, r.GPUs = ran.ID, ran.Image.ID, ran.Resources.CPUSeconds, append(r.GPUs, ran.Enforced.GPUs...)
 	r.Stdout, r.StdoutBytes, r.StdoutTruncated = ran.Stdout, ran.StdoutBytes, ran.StdoutTruncated
 	r.Stderr, r.StderrBytes, r.StderrTruncated = ran.Stderr, ran.StderrBytes, ran.StderrTruncated
 	r.OutputComplete, r.Signal, r.TimedOut, r.DurationSeconds = ran.OutputComplete, ran.Signal, ran.TimedOut, ran.DurationSeconds
@@ -129,22 +129,23 @@ func (r *Result) see(ran result.Result) {
 		r.Reason, r.ExitCode = ReasonLimit, &ran.ExitCode
 	case result.StatusTimedOut:
 		if r.Reason = ReasonTimeout; ran.Deadline == result.DeadlineSoft {
-			r.limit = policy.Seconds(ran.Enforced.SoftTimeoutSeconds)
+			r.TimeoutSeconds = ran.Enforced.SoftTimeoutSeconds
 		}
 	case result.StatusCanceled:
 		r.Reason = ReasonCanceled
 	case result.StatusStartFailed:
-		switch r.Reason = ReasonCannotExecute; ran.ExitCode {
+		switch ran.ExitCode {
 		case 126:
-			r.cause = ErrNotExecutable
+			r.Reason = ReasonCannotExecute
 		case 127:
+			r.Reason = ReasonNotFound
 		default:
 			r.Reason = ReasonEngine // the program is not to blame
 		}
 	default:
 		r.Reason = ReasonEngine
 	}
-	if !ran.Conclusive() && !r.Reason.ours() && r.Reason != ReasonCannotExecute {
+	if !ran.Conclusive() && !r.Reason.ours() && !r.Reason.unstarted() {
 		r.Reason = ReasonDisturbed
 	}
 }
@@ -268,9 +269,9 @@ func (h *Harness) judge(res *Result, c call, root *os.Root, explanation string, 
 	}
 	switch {
 	case res.Reason == ReasonTimeout:
-		res.limit = cmp.Or(res.limit, h.o.Timeout)
-		set(res.Reason, "the tool timed out after %s seconds", strconv.FormatFloat(res.limit.Seconds(), 'f', -1, 64))
-	case res.Reason == ReasonCannotExecute:
+		res.TimeoutSeconds = cmp.Or(res.TimeoutSeconds, h.o.Timeout.Seconds())
+		set(res.Reason, "the tool timed out after %s seconds", strconv.FormatFloat(res.TimeoutSeconds, 'f', -1, 64))
+	case res.Reason.unstarted():
 		res.Stderr = cmp.Or(res.Stderr, explanation)
 		set(res.Reason, "the tool could not be executed: %s", explanation)
 	case res.Reason != "":
@@ -290,8 +291,8 @@ func (h *Harness) judge(res *Result, c call, root *os.Root, explanation string, 
 	default:
 		for _, name := range h.o.Verify.Profile.required() {
 			if why := files.why(root, name); why != "" {
-				res.artifact = filepath.Join(c.OutputDir, filepath.FromSlash(name))
-				set(ReasonMissingArtifact, "required artifact missing: %s%s", res.artifact, strings.TrimSuffix(" ("+why+")", " ("+missing+")"))
+				res.MissingArtifact = filepath.Join(c.OutputDir, filepath.FromSlash(name))
+				set(ReasonMissingArtifact, "required artifact missing: %s%s", res.MissingArtifact, strings.TrimSuffix(" ("+why+")", " ("+missing+")"))
 				return
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -125,14 +124,14 @@ func (r Result) Trial(job trial.Job) (trial.Result, error) {
 	switch {
 	case r.ExitCode != nil:
 		t.ExitCode = *r.ExitCode
-	case r.Reason == ReasonCannotExecute && errors.Is(r.cause, ErrNotExecutable):
-		t.ExitCode = 126 // as shells have it
 	case r.Reason == ReasonCannotExecute:
+		t.ExitCode = 126 // as shells have it
+	case r.Reason == ReasonNotFound:
 		t.ExitCode = 127
 	}
 	if r.RunID != "" {
 		t.Runs = []trial.RunRef{{ID: r.RunID, Role: roleProgram}}
-		t.Usage = trial.Usage{WallSeconds: r.DurationSeconds, CPUSeconds: r.cpuSeconds, GPUSeconds: r.DurationSeconds * float64(r.gpus), Runs: 1}
+		t.Usage = trial.Usage{WallSeconds: r.DurationSeconds, CPUSeconds: r.CPUSeconds, GPUSeconds: r.DurationSeconds * float64(len(r.GPUs)), Runs: 1}
 	}
 	if r.Error != "" {
 		t.Problems = append(t.Problems, trial.Problem{Code: string(r.Reason), Rule: r.Error})

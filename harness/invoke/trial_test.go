@@ -3,6 +3,7 @@ package invoke
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -22,6 +23,13 @@ func job(t *testing.T, inv Invocation) trial.Job {
 	require.NoError(t, err)
 	schematest.Valid(t, schematest.Load(t, trialHarness{}.Schema()), text)
 	return trial.Job{ID: "1", Kind: "invoke", Spec: text}
+}
+
+// TestDocumentRoundTrip: the document of a job keeps everything.
+func TestDocumentRoundTrip(t *testing.T) {
+	seed, err := ParseSeed("7")
+	require.NoError(t, err)
+	schematest.RoundTrip(t, reflect.TypeFor[jobSpec](), nil, seed)
 }
 
 // TestTrial: every way in which a call ends has its verdict.

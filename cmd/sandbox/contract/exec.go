@@ -337,7 +337,7 @@ func rootOf(file string) (string, error) {
 
 // ended is how a contract ended, as the exit code sees it.
 func ended(o contract.Outcome) *trial.Result {
-	end := &trial.Result{Verdict: o.Verdict(), Reason: o.Status, ExitCode: -1}
+	end := &trial.Result{Verdict: o.Verdict, Reason: o.Status, ExitCode: -1}
 	if o.Status == contract.StatusPlanned {
 		end.Verdict = trial.Passed
 	}

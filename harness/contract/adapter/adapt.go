@@ -46,7 +46,7 @@ func unresolved(id string, err error) contract.Violation {
 	v := contract.Violation{Code: "CK-01", Field: "adapter_id", Value: strict.Quoted(id), Rule: err.Error()}
 	if unknown, ok := errors.AsType[*UnknownError](err); ok {
 		v.Rule = "No adapter found: there are " + strings.Join(unknown.Known, ", ")
-		return v.WithSentence("No adapter found '" + id + "'")
+		v.Sentence = "No adapter found '" + id + "'"
 	}
 	return v
 }

@@ -35,5 +35,5 @@ func parseCondition(condition string) (func(contract.Outcome) bool, error) {
 
 // unavailable reports whether the tool could not be called at all.
 func unavailable(o contract.Outcome) bool {
-	return o.Unsent() || o.Status == contract.StatusBlocked || o.Status == result.StatusStartFailed.String()
+	return o.Call != nil && o.Call.Unsent || o.Status == contract.StatusBlocked || o.Status == result.StatusStartFailed.String()
 }

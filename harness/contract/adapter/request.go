@@ -75,8 +75,9 @@ func body(res *web.Response) (any, error) {
 func failedRequest(err error) contract.Answer {
 	answer := contract.Answer{Status: contract.StatusUnreachable, Err: err}
 	if secret, ok := errors.AsType[*web.SecretError](err); ok {
-		v := contract.Violation{Code: "CK-01", Field: "adapter_id", Rule: secret.Error()}
-		return contract.Answer{Refused: []contract.Violation{v.WithHint("set the variable for this command, or name another variable or a file in interface.api.auth of the adapter")}}
+		v := contract.Violation{Code: "CK-01", Field: "adapter_id", Rule: secret.Error(),
+			Hint: "set the variable for this command, or name another variable or a file in interface.api.auth of the adapter"}
+		return contract.Answer{Refused: []contract.Violation{v}}
 	}
 	if bad, ok := errors.AsType[*web.ParameterError](err); ok {
 		return contract.Answer{Refused: []contract.Violation{{Code: "CX-01", Field: strict.Path("inputs.parameters", bad.Name), Rule: bad.Rule}}}

@@ -119,7 +119,7 @@ func TestRequestFails(t *testing.T) {
 			require.False(t, o.Success)
 			require.Equal(t, test.status, o.Status)
 			require.Contains(t, o.Error, test.want)
-			require.Equal(t, test.verdict, o.Verdict())
+			require.Equal(t, test.verdict, o.Verdict)
 			require.Nil(t, o.Call.Value)
 			require.Len(t, o.Call.Attempts, 1, "the server may have carried it out")
 			if test.code == 0 {
@@ -215,14 +215,14 @@ func TestFailedRequest(t *testing.T) {
 
 // The fallback for a server that is not available is used if the call was not sent, and only then.
 func TestUnavailable(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 	var calls atomic.Int64
 	broken := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		calls.Add(1)
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(broken.Close)
+	gone := httptest.NewServer(http.NotFoundHandler()) // after the other one, which could get its port
+	gone.Close()
 	document := func(id, url, more string) string {
 		host := strings.TrimPrefix(url, "http://")
 		return fmt.Sprintf("adapter_id: %s\nname: a\ntool_id: T\ntype: api\ninterface: {api: {base_url: %q, endpoint_mapping: {go: POST /}}}\n"+

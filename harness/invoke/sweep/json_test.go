@@ -4,13 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/invoke"
+	"github.com/evalbox/evalbox/internal/schematest"
 )
+
+// TestRunFileRoundTrip: what is known about a run is known in another process.
+func TestRunFileRoundTrip(t *testing.T) {
+	schematest.RoundTrip(t, reflect.TypeFor[runFile](), nil)
+}
 
 func TestDeterministicJSON(t *testing.T) {
 	for _, test := range []struct {

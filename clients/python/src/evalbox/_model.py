@@ -535,6 +535,8 @@ class Violation:
     field: str
     value: str
     rule: str
+    hint: str
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -567,6 +569,7 @@ class AdapterCall:
     code: Optional[int]
     value: Any
     cached: bool
+    unsent: bool
     attempts: Tuple[Attempt, ...]
 
 
@@ -679,6 +682,7 @@ class Outcome(_Answer):
     contract_sha256: str
     started: bool
     success: bool
+    verdict: str
     status: str
     fault: str
     exit_code: Optional[int]
