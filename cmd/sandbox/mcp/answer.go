@@ -23,7 +23,7 @@ import (
 // Bounds of an answer.
 const (
 	maxHead      = 16 << 10 // bytes of a stream
-	maxText      = 4 << 10  // bytes of a stream in the text for people
+	maxText      = 8 << 10  // bytes of the traceback and the streams in the text for people
 	maxTraceback = 8 << 10
 	maxFiles     = 100
 	maxWarnings  = 20
@@ -142,7 +142,7 @@ func runAnswer(res *result.Result) answer {
 	e.Stdout, e.StdoutTruncated = head(res.Stdout, res.StdoutTruncated)
 	e.Stderr, e.StderrTruncated = head(res.Stderr, res.StderrTruncated)
 	if res.ErrorTraceback != nil {
-		e.Traceback = tail(*res.ErrorTraceback, maxTraceback)
+		e.Traceback = end(*res.ErrorTraceback, maxTraceback)
 	}
 	for _, o := range res.Outputs[:min(len(res.Outputs), maxFiles)] {
 		e.Outputs = append(e.Outputs, file{o.Path, o.SizeBytes, o.SHA256})
@@ -158,7 +158,10 @@ func runAnswer(res *result.Result) answer {
 	if len(e.Outputs) > 0 {
 		e.More = append(e.More, "read_file with id "+res.ID)
 	}
-	return answer{e, e.text()}
+	return answer{e, e.text(
+		stream{"stdout", res.Stdout, res.StdoutBytes, res.StdoutTruncated},
+		stream{"stderr", res.Stderr, res.StderrBytes, res.StderrTruncated},
+	)}
 }
 
 // head cuts a stream. cut says that it was cut before.
@@ -169,16 +172,21 @@ func head(stream string, cut bool) (string, bool) {
 	return whole(stream[:maxHead]), true
 }
 
-// tail is the end of a text, where an exception is.
-func tail(s string, most int) string {
+// end is the end of a traceback, where the exception is.
+func end(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
+	return "[…]" + tail(s, most)
+}
+
+// tail is the end of a text. Its first character is whole.
+func tail(s string, most int) string {
 	s = s[len(s)-most:]
 	for len(s) > 0 && !utf8.RuneStart(s[0]) {
 		s = s[1:]
 	}
-	return "[…]" + s
+	return s
 }
 
 // whole leaves out a last character that was cut.
@@ -194,8 +202,9 @@ func whole(s string) string {
 	return s
 }
 
-// text is the answer for models that read no data.
-func (e ended) text() string {
+// text is the answer for models that read no data. It has the traceback first: a long output must not
+// hide it.
+func (e ended) text(stdout, stderr stream) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s · %s · run %s\n", e.Status, code(e.ExitCode), text.Seconds(e.DurationSeconds), e.ID)
 	if e.Status != result.StatusExited.String() {
@@ -204,8 +213,13 @@ func (e ended) text() string {
 	if e.Score != nil {
 		fmt.Fprintf(&b, "score %s\n", text.Number(*e.Score))
 	}
-	stream(&b, "stdout", e.Stdout, e.StdoutBytes, e.StdoutTruncated, e.ID)
-	stream(&b, "stderr", e.Stderr, e.StderrBytes, e.StderrTruncated, e.ID)
+	room := maxText
+	if e.Traceback != "" {
+		shown := end(e.Traceback, maxText/2)
+		fmt.Fprintf(&b, "traceback:\n%s\n", strings.TrimSuffix(shown, "\n"))
+		room -= len(shown)
+	}
+	streams(&b, room, e.ID, stdout, stderr)
 	for i, f := range e.Outputs {
 		if i == 10 {
 			fmt.Fprintf(&b, "and %d more files\n", e.OutputsTotal-i)
@@ -226,15 +240,37 @@ func code(n int) string {
 	return fmt.Sprintf("with exit code %d", n)
 }
 
-func stream(b *strings.Builder, name, shown string, bytes int64, cut bool, id string) {
-	if bytes == 0 {
+// A stream is what a run captured of one of its streams. cut says that this is not all of it.
+type stream struct {
+	name, captured string
+	bytes          int64
+	cut            bool
+}
+
+// streams writes stdout and stderr into so many bytes. What one of them does not need, the other one
+// gets.
+func streams(b *strings.Builder, room int, id string, stdout, stderr stream) {
+	first := min(len(stdout.captured), max(room/2, room-len(stderr.captured)))
+	stdout.write(b, first, id)
+	stderr.write(b, room-first, id)
+}
+
+// write writes a stream into so many bytes: if it is longer, its beginning and its end, with a mark
+// between them. What a program prints last says how it ended.
+func (s stream) write(b *strings.Builder, most int, id string) {
+	if s.bytes == 0 {
 		return
 	}
-	if len(shown) > maxText {
-		shown, cut = whole(shown[:maxText]), true
+	shown := s.captured
+	if len(shown) > most {
+		const mark = "\n[… %d bytes left out …]\n"
+		half := max(most-len(mark)-len("9223372036854775807"), 0) / 2
+		head, end := whole(shown[:half]), tail(shown, half)
+		left := max(s.bytes, int64(len(shown))) - int64(len(head)+len(end))
+		shown, s.cut = head+fmt.Sprintf(mark, left)+end, true
 	}
-	fmt.Fprintf(b, "%s (%d bytes):\n%s\n", name, bytes, strings.TrimSuffix(shown, "\n"))
-	if cut {
-		fmt.Fprintf(b, "[truncated: read the rest with read_output, id %s, stream %s]\n", id, name)
+	fmt.Fprintf(b, "%s (%d bytes):\n%s\n", s.name, s.bytes, strings.TrimSuffix(shown, "\n"))
+	if s.cut {
+		fmt.Fprintf(b, "[truncated: read the rest with read_output, id %s, stream %s]\n", id, s.name)
 	}
 }

@@ -48,13 +48,12 @@ func (v *server) addHarness(t harnessTool) error {
 	if err != nil {
 		return fmt.Errorf("the schema of %s: %w", t.name, err)
 	}
-	properties, _ := schema["properties"].(map[string]any)
 	v.work(&sdk.Tool{
 		Name: t.name, Title: t.title, Description: t.description, InputSchema: schema,
 		Annotations: &sdk.ToolAnnotations{OpenWorldHint: new(bool)},
 	}, func(ctx context.Context, c *call) (answer, error) {
 		job := trial.Job{ID: trial.NewID(), Kind: t.harness.Kind(), Parent: v.box.session}
-		d, err := readDocument(c.args, properties)
+		d, err := readDocument(c.args)
 		if err != nil {
 			return answer{}, err
 		}
@@ -87,17 +86,11 @@ func toolSchema(text []byte) (schema map[string]any, name string, err error) {
 	return schema, name, nil
 }
 
-// readDocument reads the arguments of a call. A key that the schema does not have is refused here:
-// no key may have a meaning for a harness, and none for this server.
-func readDocument(args json.RawMessage, properties map[string]any) (document, error) {
+// readDocument reads the arguments of a call.
+func readDocument(args json.RawMessage) (document, error) {
 	d := document{}
 	if err := json.Unmarshal(args, &d); err != nil || d == nil {
 		return nil, refusef(schemaHint, "arguments: must be a JSON object")
-	}
-	for key := range d {
-		if _, known := properties[key]; !known {
-			return nil, refusef(schemaHint, "arguments: unknown key %s", text.Quote(key, 80))
-		}
 	}
 	return d, nil
 }
@@ -208,13 +201,8 @@ func refusedBy(r trial.Result) error {
 
 // problemsText are the first problems in one line.
 func problemsText(problems []trial.Problem, reason string) string {
-	const most = 5
 	var all []string
-	for i, p := range problems {
-		if i == most {
-			all = append(all, fmt.Sprintf("and %d more", len(problems)-most))
-			break
-		}
+	for _, p := range problems {
 		rule := p.Rule
 		if p.Field != "" && !strings.HasPrefix(rule, p.Field) {
 			rule = p.Field + ": " + rule
@@ -224,7 +212,7 @@ func problemsText(problems []trial.Problem, reason string) string {
 	if len(all) == 0 {
 		return reason
 	}
-	return strings.Join(all, "; ")
+	return firstOf(all)
 }
 
 // maxDetail bounds the harness's own result in an answer, in bytes.
@@ -276,8 +264,8 @@ func briefly(r trial.Result) string {
 		}
 		return b.String()
 	}
-	stream(&b, "stdout", o.Stdout, o.StdoutBytes, o.Truncated, o.Evidence.RunID)
-	stream(&b, "stderr", o.Stderr, o.StderrBytes, o.Truncated, o.Evidence.RunID)
+	streams(&b, maxText, o.Evidence.RunID,
+		stream{"stdout", o.Stdout, o.StdoutBytes, o.Truncated}, stream{"stderr", o.Stderr, o.StderrBytes, o.Truncated})
 	return b.String()
 }
 

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -105,6 +108,60 @@ func TestRunCommand(t *testing.T) {
 	require.Contains(t, refused(t, session, "run_python", map[string]any{"kode": "1"}), "kode")
 	require.Contains(t, refused(t, session, "run_python", map[string]any{"code": "1", "image": "other"}), "image")
 	require.Contains(t, refused(t, session, "run_python", map[string]any{"code": "1", "env": map[string]string{"LD_PRELOAD": "x"}}), "LD_PRELOAD")
+}
+
+// The text of a result has the exception, however much else was printed, within one bound.
+func TestTextOfAFailure(t *testing.T) {
+	const exception = "Traceback (most recent call last):\n  File \"/work/script.py\", line 3, in <module>\nValueError: the cause\n"
+	for name, program := range map[string]func(*enginetest.Program){
+		"many warnings":  func(p *enginetest.Program) { p.PrintErr(strings.Repeat("warning: ünimportant\n", 3000) + exception) },
+		"warnings after": func(p *enginetest.Program) { p.PrintErr(exception + strings.Repeat("warning: ünimportant\n", 3000)) },
+		"both are long": func(p *enginetest.Program) {
+			p.Print(strings.Repeat("€", 50_000) + "last\n")
+			p.PrintErr(strings.Repeat("w\n", 9000) + exception)
+		},
+		"a long exception": func(p *enginetest.Program) {
+			p.PrintErr("Traceback (most recent call last):\n  File \"/work/script.py\", line 3, in <module>\nValueError: " + strings.Repeat("x", 100_000) + "the cause\n")
+		},
+	} {
+		w := begin(t, func(p *enginetest.Program) int { program(p); return 1 })
+		r := ask(t, w.client(t, nil), "run_python", map[string]any{"code": "1"})
+		before, _, found := strings.Cut(r.text, "stderr (")
+		require.True(t, found, name)
+		require.Contains(t, before, "the cause\n", "%s: %s", name, r.text)
+		require.Regexp(t, `\[… \d+ bytes left out …\]`, r.text, name)
+		require.Contains(t, r.text, "[truncated: read the rest with read_output", name)
+		require.Less(t, len(r.text), maxText+1000, name)
+		require.True(t, utf8.ValidString(r.text), name)
+		if name == "both are long" {
+			require.Contains(t, before, "last\n")
+		}
+	}
+	// What fits is whole.
+	w := begin(t, func(p *enginetest.Program) int {
+		p.Print(strings.Repeat("a", maxText-10))
+		p.PrintErr("0123456789")
+		return 0
+	})
+	r := ask(t, w.client(t, nil), "run_python", map[string]any{"code": "1"})
+	require.NotContains(t, r.text, "left out")
+	require.NotContains(t, r.text, "truncated")
+}
+
+// A message about a wrong argument names the keys of its own tool.
+func TestUnknownKeys(t *testing.T) {
+	w := begin(t, nil, func(o *options, _ *settings.Settings) { o.exec = "tool" })
+	session := w.client(t, nil)
+	list, err := session.ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	for _, tool := range list.Tools {
+		properties := tool.InputSchema.(map[string]any)["properties"].(map[string]any)
+		require.Contains(t, refused(t, session, tool.Name, map[string]any{"no such": 1, "Name": 2}),
+			`refused: arguments: unknown key "Name"; unknown key "no such"; there are `+strings.Join(slices.Sorted(maps.Keys(properties)), ", ")+"\n", tool.Name)
+	}
+	for tool, key := range map[string]string{"get_result": "offset", "run_command": "code", "run_python": "command", "list_runs": "stream"} {
+		require.Contains(t, refused(t, session, tool, map[string]any{key: nil}), "unknown key", tool)
+	}
 }
 
 // A client lowers limits, and never raises them.

@@ -130,10 +130,6 @@ func (a runArgs) check(python bool) error {
 		return refuse("code", "is missing or empty")
 	case len(a.Code) > maxCode:
 		return refuse("code", "has more than 4 MiB")
-	case python && a.Command != nil:
-		return refuse("command", "is for run_command")
-	case !python && a.Code != "":
-		return refuse("code", "is for run_python")
 	case !python && (len(a.Command) == 0 || a.Command[0] == ""):
 		return refuse("command", "is missing or empty")
 	case a.Stdin != nil && len(*a.Stdin) > maxStdin:

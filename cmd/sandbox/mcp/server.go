@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -135,16 +134,3 @@ func (v *server) close() error {
 	v.calls.close()
 	return errors.Join(fsx.Remove(v.staging), v.lock.Close())
 }
-
-// serveStdio serves one client until it goes or ctx ends. Then the programs of its calls have ended.
-func (v *server) serveStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	err := v.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(in), Writer: nopCloser{out}})
-	if ctx.Err() != nil || err == nil || errors.Is(err, io.EOF) {
-		return nil //nolint:nilerr // the client went, or the operator ended the server
-	}
-	return fmt.Errorf("serving on stdin and stdout: %w", err)
-}
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }

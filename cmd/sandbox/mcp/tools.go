@@ -3,10 +3,15 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/evalbox/evalbox/internal/strict"
+	"github.com/evalbox/evalbox/internal/text"
 )
 
 // object is the JSON Schema of the arguments of a tool.
@@ -41,6 +46,8 @@ type call struct {
 // tool adds a tool. do returns the structured answer and its text. The error of do becomes an
 // answer with isError.
 func (v *server) tool(t *sdk.Tool, do func(ctx context.Context, c *call) (answer, error)) {
+	schema, _ := t.InputSchema.(map[string]any)
+	properties, _ := schema["properties"].(map[string]any)
 	v.AddTool(t, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		header := map[string][]string{}
 		if req.Extra != nil {
@@ -51,6 +58,9 @@ func (v *server) tool(t *sdk.Tool, do func(ctx context.Context, c *call) (answer
 			return errorAnswer(err), nil
 		}
 		defer end()
+		if err := onlyKeys(req.Params.Arguments, properties); err != nil {
+			return errorAnswer(err), nil
+		}
 		c := &call{args: req.Params.Arguments, progress: newProgress(ctx, req)}
 		a, err := do(ctx, c)
 		c.progress.end()
@@ -59,6 +69,34 @@ func (v *server) tool(t *sdk.Tool, do func(ctx context.Context, c *call) (answer
 		}
 		return a.wire()
 	})
+}
+
+// onlyKeys refuses a key that the schema of a tool does not have: no key may have a meaning for a
+// harness, and none for this server. Arguments of another form are refused by the tool.
+func onlyKeys(args json.RawMessage, properties map[string]any) error {
+	var given map[string]json.RawMessage
+	if json.Unmarshal(args, &given) != nil {
+		return nil
+	}
+	var problems []string
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if _, known := properties[key]; !known {
+			problems = append(problems, "unknown key "+text.Quote(key, 80))
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return refusef(schemaHint, "arguments: %s; there are %s", firstOf(problems), strings.Join(slices.Sorted(maps.Keys(properties)), ", "))
+}
+
+// firstOf joins the first texts, and counts the others.
+func firstOf(texts []string) string {
+	const most = 5
+	if more := len(texts) - most; more > 0 {
+		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // work adds a tool that runs programs. It waits for its turn, and its errors are those of the
