@@ -29,19 +29,6 @@ func CheckName(field, name string) error {
 
 var envNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
-// Environment variables that change the code that is loaded, or the devices that are seen,
-// before the program starts. The dynamic loader and the NVIDIA runtime hook read them from
-// the container's environment.
-var (
-	refusedEnvPrefixes = []string{"LD_", "DYLD_", "DOCKER_", "NVIDIA_"}
-	// ownPython are the variables of Python that do not change which code runs.
-	ownPython = map[string]bool{
-		"PYTHONUNBUFFERED": true, "PYTHONHASHSEED": true, "PYTHONUTF8": true,
-		"PYTHONDONTWRITEBYTECODE": true, "PYTHONFAULTHANDLER": true, "PYTHONWARNINGS": true,
-		"PYTHONOPTIMIZE": true, "PYTHONIOENCODING": true,
-	}
-)
-
 const (
 	// maxEnvString is the kernel's limit for NAME=value with the NUL at its end.
 	maxEnvString = 128 << 10
@@ -78,7 +65,7 @@ func envRule(name, value string) string {
 	if rule := envForm(name, value); rule != "" {
 		return rule
 	}
-	return RefusedEnv(name)
+	return refusedEnv(name)
 }
 
 // CheckEnvForm reports every variable that is malformed or too large, sorted by name. Unlike
@@ -91,24 +78,27 @@ func CheckEnvForm(env map[string]string) []error {
 // ends, in seconds since 1970 (UTC) with three decimals.
 const DeadlineEnv = "SANDBOX_DEADLINE"
 
-// RefusedEnv says why a run may not be given a variable, whatever its value; empty if it
-// may.
-func RefusedEnv(name string) string {
-	for _, prefix := range refusedEnvPrefixes {
-		if strings.HasPrefix(strings.ToUpper(name), prefix) {
-			return "is refused: variables " + prefix + "* change what is loaded before the program runs"
-		}
-	}
-	if strings.ToUpper(name) == "CUDA_VISIBLE_DEVICES" {
+// refusedEnv says why a run may not be given a variable, whatever its value; empty if it may. Only
+// variables that a run makes are refused: all others reach the program alone, which could set them
+// itself.
+func refusedEnv(name string) string {
+	switch upper := strings.ToUpper(name); {
+	case upper == "CUDA_VISIBLE_DEVICES", strings.HasPrefix(upper, "NVIDIA_"):
 		return "is refused: it is made of the GPUs that the run has"
-	}
-	if name == DeadlineEnv {
+	case name == DeadlineEnv:
 		return "is refused: it is made of the time limit of the run"
 	}
-	if strings.HasPrefix(name, "PYTHON") && !ownPython[name] {
-		return "is refused: it changes which Python code runs"
-	}
 	return ""
+}
+
+// PythonChooses reports whether a variable changes which code a Python interpreter runs.
+func PythonChooses(name string) bool {
+	switch name {
+	case "PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONDONTWRITEBYTECODE", "PYTHONFAULTHANDLER",
+		"PYTHONWARNINGS", "PYTHONOPTIMIZE", "PYTHONIOENCODING":
+		return false
+	}
+	return strings.HasPrefix(name, "PYTHON")
 }
 
 func envForm(name, value string) string {

@@ -121,7 +121,7 @@ func TestTools(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	const text = `environment: {A: x, LANG: C, PATH: /x, LD_PRELOAD: "", LD_LIBRARY_PATH: x, DYLD_INSERT_LIBRARIES: x, DYLD_LIBRARY_PATH: x,
     PYTHONPATH: x, PYTHONHASHSEED: "1", NODE_OPTIONS: x, BASH_ENV: x, ENV: x, ld_audit: x,
-    PYTEST_ADDOPTS: x, GIT_SSH_COMMAND: x, LOCPATH: x, OPENSSL_CONF: x, PERL5DB: x, GREP_OPTIONS: x, PS4: x, GITHUB: x}`
+    PYTEST_ADDOPTS: x, GIT_SSH_COMMAND: x, LOCPATH: x, OPENSSL_CONF: x, PERL5DB: x, GREP_OPTIONS: x, PS4: x, GITHUB: x, PYTHONHOME: x, DOCKER_HOST: x, NVIDIA_VISIBLE_DEVICES: x, SANDBOX_DEADLINE: x}`
 	e, stripped := examine(t, testRules(t), inputs(text))
 	require.Equal(t, map[string]string{"A": "x", "GITHUB": "x", "LANG": "C", "PYTHONHASHSEED": "1"}, e.Contract.Inputs.Environment)
 	var names []string
@@ -132,15 +132,15 @@ func TestEnvironment(t *testing.T) {
 		require.NotZero(t, v.Line)
 		names = append(names, strings.TrimPrefix(v.Field, "inputs.environment."))
 	}
-	require.Equal(t, []string{"BASH_ENV", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "ENV", "GIT_SSH_COMMAND", "GREP_OPTIONS", "LD_LIBRARY_PATH",
-		"LD_PRELOAD", "LOCPATH", "NODE_OPTIONS", "OPENSSL_CONF", "PATH", "PERL5DB", "PS4", "PYTEST_ADDOPTS", "PYTHONPATH", "ld_audit"}, names)
+	require.Equal(t, []string{"BASH_ENV", "DOCKER_HOST", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "ENV", "GIT_SSH_COMMAND", "GREP_OPTIONS", "LD_LIBRARY_PATH",
+		"LD_PRELOAD", "LOCPATH", "NODE_OPTIONS", "NVIDIA_VISIBLE_DEVICES", "OPENSSL_CONF", "PATH", "PERL5DB", "PS4", "PYTEST_ADDOPTS", "PYTHONHOME", "PYTHONPATH", "SANDBOX_DEADLINE", "ld_audit"}, names)
 
 	approved := testRules(t)
 	approved.ApprovedEnv = []string{"A", "LC_*", "PATH", "LD_PRELOAD"}
 	e, stripped = examine(t, approved, inputs("environment: {A: x, B: x, LC_ALL: C, PATH: x, LD_PRELOAD: x}"))
 	require.Equal(t, map[string]string{"A": "x", "LC_ALL": "C"}, e.Contract.Inputs.Environment)
 	require.Equal(t, []string{`IV-04: inputs.environment.B: is not an approved variable`,
-		`IV-04: inputs.environment.LD_PRELOAD: is refused: variables LD_* change what is loaded before the program runs`,
+		`IV-04: inputs.environment.LD_PRELOAD: is refused: it changes what is executed`,
 		`IV-04: inputs.environment.PATH: is replaced by that of the image`}, linesOf(stripped))
 	approved.ApprovedEnv = []string{}
 	e, _ = examine(t, approved, inputs("environment: {A: x}"))

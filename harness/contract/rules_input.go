@@ -167,8 +167,7 @@ func (k *checker) path(field, p string, system bool) {
 }
 
 // strippedEnv are variables that make a program execute or read something else than the
-// contract names; a '*' at the end stands for the rest of a name. [policy.RefusedEnv] refuses
-// others.
+// contract names; a '*' at the end stands for the rest of a name.
 var strippedEnv = []string{
 	"BASHOPTS", "BASH_ENV", "ENV", "GCONV_PATH", "GIT_*", "GREP_OPTIONS", "IFS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS",
 	"LOCPATH", "MAKEFILES", "MAKEFLAGS", "NLSPATH", "NODE_*", "OPENSSL_*", "PERL*", "PS4", "PYTEST_*", "RUBYLIB", "RUBYOPT",
@@ -214,16 +213,27 @@ func (k *checker) environment() {
 	}
 }
 
+// loaderEnv are variables in all letters that are stripped, for what they change.
+var loaderEnv = []string{"LD_*", "DYLD_*", "DOCKER_*"}
+
+// StrippedEnv says why no program of a contract gets a variable (IV-04); empty if one may get it.
+func StrippedEnv(name string) string {
+	switch {
+	case name == "PATH":
+		return "is replaced by that of the image"
+	case matchesEnv(strings.ToUpper(name), loaderEnv), matchesEnv(name, strippedEnv), policy.PythonChooses(name):
+		return "is refused: it changes what is executed"
+	}
+	for _, err := range policy.CheckEnv(map[string]string{name: ""}) {
+		return policy.RuleOf(err) // it is made by the run
+	}
+	return ""
+}
+
 // stripRule says why a variable is stripped; empty if it is not.
 func (k *checker) stripRule(name string) string {
-	if name == "PATH" {
-		return "is replaced by that of the image"
-	}
-	if rule := policy.RefusedEnv(name); rule != "" {
+	if rule := StrippedEnv(name); rule != "" {
 		return rule
-	}
-	if matchesEnv(name, strippedEnv) {
-		return "is refused: it changes what is executed"
 	}
 	if k.rules.ApprovedEnv != nil && !matchesEnv(name, k.rules.ApprovedEnv) {
 		return "is not an approved variable"

@@ -153,7 +153,7 @@ func TestNewRefuses(t *testing.T) {
 		"must not be empty":    {Executable: " "},
 		"must be positive":     {Timeout: -1},
 		"timeout -1s":          {Timeout: -time.Second},
-		"LD_PRELOAD":           {Env: map[string]string{"LD_PRELOAD": "x"}},
+		"CUDA_VISIBLE_DEVICES": {Env: map[string]string{"CUDA_VISIBLE_DEVICES": "0"}},
 		"root":                 {Root: "/no/such/folder"},
 		"is not a directory":   {Root: "harness.go"},
 		"must be a path below": {Verify: VerifyOptions{Profile: Profile{Artifacts: []Declared{{Path: ".."}}}}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,6 +63,19 @@ func baseEnv(cpus float64, gpus spec.GPURequest) []string {
 	}
 	maps.Copy(env, gpus.Env())
 	return spec.SortedEnv(env)
+}
+
+// checkClockEnv refuses the variables that the clock of a run sets.
+func checkClockEnv(req spec.Request) (errs []error) {
+	if req.FakeClock == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(clockEnv(req.FakeClock, 0, nil))) {
+		if _, taken := req.Env[name]; taken && name != policy.DeadlineEnv { // which no run may be given
+			errs = append(errs, &policy.FieldError{Field: "env", Value: strconv.Quote(name), Rule: "is set by the clock of the run"})
+		}
+	}
+	return errs
 }
 
 // clockEnv adds the variables of the clock's library to the program's environment. The

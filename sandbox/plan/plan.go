@@ -31,6 +31,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, checkRequest(req, pol, host)...)
 	errs = append(errs, checkOverlap(layout))
 	errs = append(errs, policy.CheckEnv(req.Env)...)
+	errs = append(errs, checkClockEnv(req)...)
 	secrets, secretErrs := planSecrets(req)
 	errs = append(errs, secretErrs...)
 

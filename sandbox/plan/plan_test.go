@@ -202,10 +202,13 @@ func TestPlanRefuses(t *testing.T) {
 		"ulimit nofile":           {func(r *request) { r.Ulimits = []spec.Ulimit{{Name: "nofile", Soft: 30000, Hard: 30000}} }, "ulimit"},
 		"unknown ulimit":          {func(r *request) { r.Ulimits = []spec.Ulimit{{Name: "nose", Soft: 1, Hard: 1}} }, "ulimit"},
 		"soft above hard":         {func(r *request) { r.Ulimits = []spec.Ulimit{{Name: "nproc", Soft: 2, Hard: 1}} }, "ulimit"},
-		"loader variable":         {func(r *request) { r.Env = map[string]string{"LD_PRELOAD": "x"} }, "env"},
-		"final in input":          {func(r *request) { r.Final = r.Input + "/out" }, "final"},
-		"input in final":          {func(r *request) { r.Final = "/home/ada" }, "final"},
-		"script in final":         {func(r *request) { r.Input, r.Final = "", "/home/ada" }, "final"},
+		"variable of the GPUs":    {func(r *request) { r.Env = map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"} }, "env"},
+		"variable of the clock": {func(r *request) {
+			r.FakeClock, r.Env = &spec.FakeClock{Library: "/l.so", At: time.Unix(1, 0)}, map[string]string{"LD_PRELOAD": "x"}
+		}, "env"},
+		"final in input":  {func(r *request) { r.Final = r.Input + "/out" }, "final"},
+		"input in final":  {func(r *request) { r.Final = "/home/ada" }, "final"},
+		"script in final": {func(r *request) { r.Input, r.Final = "", "/home/ada" }, "final"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := scriptRequest()

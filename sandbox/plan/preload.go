@@ -64,9 +64,12 @@ func unfitRequest(req spec.Request) string {
 	}
 	// Python and the search for it must not depend on files of the run: these are not trusted,
 	// and the program has not begun.
-	for _, name := range []string{"HOME", "PATH"} {
-		_, set := req.Env[name]
-		if set || slices.ContainsFunc(req.Secrets, func(s spec.Secret) bool { return s.Name == name }) {
+	names := slices.Sorted(maps.Keys(req.Env))
+	for _, secret := range req.Secrets {
+		names = append(names, secret.Name)
+	}
+	for _, name := range names {
+		if name == "HOME" || name == "PATH" || strings.HasPrefix(name, "LD_") || policy.PythonChooses(name) {
 			return "the environment of the request sets " + name
 		}
 	}

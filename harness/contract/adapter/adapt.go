@@ -87,11 +87,14 @@ func (a *Adapter) forVersion() string {
 // build makes the call.
 func (x *call) build() {
 	x.operation = x.c.Inputs.Operation
-	if x.Type == MCP && x.operation == ToolsOperation {
-		x.Transforms = Transforms{}
-	} else if operations := x.Operations(); x.operation == "" && len(operations) == 1 {
-		x.operation = operations[0]
-	} else if !slices.Contains(operations, x.operation) {
+	operations := x.Operations()
+	if own := slices.DeleteFunc(slices.Clone(operations), func(o string) bool { return o == ToolsOperation && x.Type == MCP }); x.operation == "" && len(own) == 1 {
+		x.operation = own[0]
+	}
+	if x.operation == ToolsOperation && x.Type == MCP {
+		x.Transforms = Transforms{} // they are for what a tool takes and gives
+	}
+	if !slices.Contains(operations, x.operation) {
 		shown, rule := strict.Quoted(x.operation), "is not an operation of "+x.ID+", which has "+strings.Join(operations, ", ")
 		if x.operation == "" {
 			shown, rule = "", "is missing: "+x.ID+" has "+strings.Join(operations, ", ")

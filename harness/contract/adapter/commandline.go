@@ -12,6 +12,7 @@ import (
 
 	"github.com/kballard/go-shellquote"
 
+	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/strict"
 	"github.com/evalbox/evalbox/policy"
 )
@@ -42,7 +43,7 @@ func (c *CommandLine) check(k *checker) {
 		field := strict.Path("interface.cli.env_mapping", pair.Key)
 		if errs := policy.CheckEnvForm(map[string]string{pair.Value: ""}); len(errs) > 0 {
 			k.refuse(field, strict.Quoted(pair.Value), policy.RuleOf(errs[0]))
-		} else if rule := policy.RefusedEnv(pair.Value); rule != "" {
+		} else if rule := contract.StrippedEnv(pair.Value); rule != "" {
 			k.refuse(field, strict.Quoted(pair.Value), rule)
 		}
 	}

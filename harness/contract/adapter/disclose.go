@@ -100,7 +100,7 @@ func (a *Adapter) summary() map[string]any {
 // runOperation is the one operation of a command.
 const runOperation = "run"
 
-// Operations are the names of all operations, sorted.
+// Operations are the names of all operations, sorted. The one that every MCP server has stands last.
 func (a *Adapter) Operations() []string {
 	switch in := a.Interface; {
 	case a.Type == API && in.API != nil:
@@ -108,7 +108,7 @@ func (a *Adapter) Operations() []string {
 	case a.Type == SDK && in.SDK != nil:
 		return slices.Sorted(maps.Keys(in.SDK.Functions))
 	case a.Type == MCP && in.MCP != nil:
-		return slices.Sorted(maps.Keys(in.MCP.Tools))
+		return append(slices.Sorted(maps.Keys(in.MCP.Tools)), ToolsOperation)
 	}
 	return []string{runOperation}
 }

@@ -35,7 +35,7 @@ func TestSummaries(t *testing.T) {
 	for document, want := range map[string]map[string]any{
 		`type: api, api: {base_url: "https://a.example", endpoint_mapping: {put: "PUT /a/{id}", get: "GET /a"}}}`: {"base_url": "https://a.example", "operations": []string{"get", "put"}},
 		`type: sdk, sdk: {language: python, package: json, function_mapping: {write: dumps(obj)}}}`:               {"language": "python", "package": "json", "operations": []string{"write"}},
-		`type: mcp, mcp: {server: x, transport: stdio, tool_mapping: {read: r}}}`:                                 {"server": "x", "transport": "stdio", "operations": []string{"read"}},
+		`type: mcp, mcp: {server: x, transport: stdio, tool_mapping: {read: r}}}`:                                 {"server": "x", "transport": "stdio", "operations": []string{"read", "tools/list"}},
 	} {
 		require.Equal(t, want, parsed(t, head+document).Disclose(L1).Summary)
 	}

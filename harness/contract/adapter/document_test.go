@@ -188,8 +188,17 @@ error_handling:
 		MCP: `mcp: {server: x, transport: stdio, tool_mapping: {get: read}}`,
 	} {
 		a := parsed(t, "{adapter_id: A, name: n, version: 1.0.0, tool_id: T, type: "+string(kind)+", "+text+"}")
-		require.Equal(t, []string{"get"}, a.Operations(), kind)
+		require.Equal(t, map[Type][]string{API: {"get"}, SDK: {"get"}, MCP: {"get", ToolsOperation}}[kind], a.Operations(), kind)
 	}
+}
+
+// An example may use every operation, also the one that every server has.
+func TestExamplesOfAServer(t *testing.T) {
+	const document = `{adapter_id: A, name: n, version: 1.0.0, tool_id: T, type: mcp, mcp: {server: x, transport: stdio, tool_mapping: {get: read}},
+cacheable: [tools/list], examples: [{name: all, operation: tools/list}, {name: one, operation: get}]}`
+	parsed(t, document)
+	_, err := Parse([]byte(strings.Replace(document, "operation: tools/list", "operation: tools/call", 1)), "a.yaml")
+	require.ErrorContains(t, err, `examples[0].operation: "tools/call" is not an operation: there are get, tools/list`)
 }
 
 // The codes of a type decide which ones may be listed.

@@ -88,7 +88,7 @@ func TestParseLockChecksTheWish(t *testing.T) {
 		"unclean":  {func(l *Lock) { l.Wish.IOBoundary = "a/.." }, "io_boundary"},
 		"command":  {func(l *Lock) { l.Wish.GateCommands[0].Cmd = "a | b" }, "has the operator |"},
 		"offline":  {func(l *Lock) { l.Wish.Network.Level = "open" }, "offline: is true, and network.level is open"},
-		"env":      {func(l *Lock) { l.Wish.Env = map[string]string{"LD_PRELOAD": "x"} }, `"LD_PRELOAD" is refused`},
+		"env":      {func(l *Lock) { l.Wish.Env = map[string]string{"NVIDIA_X": "x"} }, `"NVIDIA_X" is refused`},
 		"mounts": {func(l *Lock) {
 			l.Toolchain.Mounts = []evidence.ToolMount{{Source: "/etc", Target: "/host/etc", Hash: testHash}}
 		}, "toolchain.mounts: has 1 directories, and the wish 0"},
