@@ -21,8 +21,8 @@ func kernelHere() (string, error) {
 }
 
 // standIn answers on a socket as an engine of the API 1.50 that describes itself so,
-// and knows nothing else.
-func standIn(socket, info string) (*httptest.Server, error) {
+// and knows nothing else. name is its header Server; empty for none.
+func standIn(socket, info, name string) (*httptest.Server, error) {
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		return nil, err
@@ -30,6 +30,9 @@ func standIn(socket, info string) (*httptest.Server, error) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Api-Version", "1.50")
+		if name != "" {
+			w.Header().Set("Server", name)
+		}
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/_ping"):
 		case strings.HasSuffix(r.URL.Path, "/info"):
@@ -49,22 +52,22 @@ func standInHere(t *testing.T, info string) {
 	kernel, err := kernelHere()
 	require.NoError(t, err)
 	socket := filepath.Join(t.TempDir(), "e.sock")
-	server, err := standIn(socket, strings.ReplaceAll(info, "KERNEL", kernel))
+	server, err := standIn(socket, strings.ReplaceAll(info, "KERNEL", kernel), "")
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	t.Setenv("DOCKER_HOST", "unix://"+socket)
 }
 
-// standinCommand is "standin FILE": the engine of the rest of the script is one that
+// standinCommand is "standin FILE [NAME]": the engine of the rest of the script is one that
 // describes itself as the file says, where KERNEL is the kernel of this machine.
 func standinCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: standin FILE")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: standin FILE [NAME]")
 	}
 	kernel, err := kernelHere()
 	ts.Check(err)
 	socket := ts.MkAbs(args[0] + ".sock")
-	server, err := standIn(socket, strings.ReplaceAll(ts.ReadFile(args[0]), "KERNEL", kernel))
+	server, err := standIn(socket, strings.ReplaceAll(ts.ReadFile(args[0]), "KERNEL", kernel), strings.Join(args[1:], ""))
 	ts.Check(err)
 	ts.Defer(server.Close)
 	ts.Setenv("DOCKER_HOST", "unix://"+socket)

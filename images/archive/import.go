@@ -241,7 +241,7 @@ func (i importer) loadTar(ctx context.Context, in io.Reader, report loadReport) 
 		case err != nil:
 			return err
 		case m.Error != nil:
-			return m.Error
+			return store.StreamError(m.Error)
 		}
 		for _, found := range loaded().FindAllStringSubmatch(m.Stream, -1) {
 			if strings.HasPrefix(found[1], "sha256:") {

@@ -75,7 +75,7 @@ func (m *maker) runBuilder(ctx context.Context, buildContext io.Reader, opts bui
 		return err
 	}
 	defer resp.Body.Close()
-	return jsonmessage.DisplayJSONMessagesStream(resp.Body, plain{io.MultiWriter(m.progress, log)}, 0, false, nil)
+	return store.StreamError(jsonmessage.DisplayJSONMessagesStream(resp.Body, plain{io.MultiWriter(m.progress, log)}, 0, false, nil))
 }
 
 // checkUser refuses a base whose user is not root, because that user could not write the

@@ -54,7 +54,7 @@ func (m *maker) importTar(ctx context.Context, tar io.Reader) error {
 		return err
 	}
 	defer body.Close()
-	return jsonmessage.DisplayJSONMessagesStream(body, io.Discard, 0, false, nil)
+	return store.StreamError(jsonmessage.DisplayJSONMessagesStream(body, io.Discard, 0, false, nil))
 }
 
 const (

@@ -213,7 +213,7 @@ func (p *puller) fetch(ctx context.Context) error {
 		RegistryAuth: p.auth(), Platform: p.opts.Platform,
 	})
 	if err == nil {
-		err = jsonmessage.DisplayJSONMessagesStream(body, p.progress, p.opts.TerminalFD, p.opts.Terminal, nil)
+		err = store.StreamError(jsonmessage.DisplayJSONMessagesStream(body, p.progress, p.opts.TerminalFD, p.opts.Terminal, nil))
 		_ = body.Close() // after an error there is nothing more to learn
 	}
 	if err != nil {

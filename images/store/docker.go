@@ -16,10 +16,12 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/jsonmessage"
 
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/packages"
 	"github.com/evalbox/evalbox/internal/owner"
+	"github.com/evalbox/evalbox/internal/said"
 )
 
 // Docker is the image store of a Docker engine: its API, and the engine interfaces of the
@@ -45,6 +47,14 @@ func (d Docker) Image(ctx context.Context, ref string) (images.Image, error) {
 		img.Config = found.Config.ImageConfig
 	}
 	return img, nil
+}
+
+// StreamError is an error at the end of a stream of messages, with a bounded message of the engine.
+func StreamError(err error) error {
+	if failed, ok := errors.AsType[*jsonmessage.JSONError](err); ok {
+		failed.Message = said.Text(failed.Message)
+	}
+	return err
 }
 
 // Version is the version of the engine.

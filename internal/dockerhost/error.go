@@ -30,6 +30,8 @@ const (
 	KindVersion Kind = "version"
 	// KindNotDocker is a server at the address that is not a Docker daemon.
 	KindNotDocker Kind = "not_docker"
+	// KindPodman is a Podman at the address.
+	KindPodman Kind = "podman"
 	// KindTLS is a certificate or key that cannot be used or is not accepted by the other
 	// side, or a side that does not use TLS.
 	KindTLS Kind = "tls"
@@ -108,6 +110,7 @@ const (
 		"with --host or DOCKER_HOST; or leave both out"
 	adviceVersion      = "unset DOCKER_API_VERSION: the version is then agreed on with the engine"
 	adviceNotDocker    = "check host and port in the address: --host, DOCKER_HOST, or the context"
+	advicePodman       = "name a Docker Engine, 20.10 or newer, with --host, --context or DOCKER_HOST"
 	adviceHostName     = "check the host's name in the address: --host, DOCKER_HOST, or the context"
 	adviceCertificates = "put ca.pem, cert.pem and key.pem into the directory of DOCKER_CERT_PATH (~/.docker without it), " +
 		"or into the context: docker context update"

@@ -23,6 +23,8 @@ import (
 	"github.com/docker/cli/cli/context/store"
 	"github.com/docker/cli/opts"
 	"github.com/docker/docker/client"
+
+	"github.com/evalbox/evalbox/internal/said"
 )
 
 // An Address selects a daemon. The zero value means the one that the docker command would
@@ -353,7 +355,9 @@ func (e Endpoint) Client() (*Client, error) {
 	if c.Client, err = client.NewClientWithOpts(options...); err != nil {
 		return nil, addressError(e.Host, e.docker.Host, err)
 	}
-	return c, nil
+	bounded := c.HTTPClient()
+	bounded.Transport = answers{next: said.Bound(bounded.Transport), host: e.Host}
+	return c, client.WithHTTPClient(bounded)(c.Client)
 }
 
 // DaemonHost returns the address of the endpoint, without any password.

@@ -91,7 +91,7 @@ func (d *sshDialer) dial(ctx context.Context, network, addr string) (net.Conn, e
 	inner, err := d.helper.Dialer(ctx, network, addr)
 	if err != nil {
 		loggedIn()
-		return nil, sshError{&Error{Kind: KindSSH, Address: d.address, Advice: adviceNoSSH, Err: err,
+		return nil, knownError{&Error{Kind: KindSSH, Address: d.address, Advice: adviceNoSSH, Err: err,
 			Detail: "the ssh command cannot be started: " + err.Error()}}
 	}
 	time.AfterFunc(sshLoginTime, loggedIn)
@@ -156,7 +156,7 @@ func (c *sshConn) Write(p []byte) (int, error) {
 // reason returns the failure of the process if it is known, else err.
 func (c *sshConn) reason(err error) error {
 	if failure := c.failure.Load(); failure != nil {
-		return sshError{failure}
+		return knownError{failure}
 	}
 	return err
 }
@@ -179,15 +179,6 @@ func (c *sshConn) Close() error {
 	c.dialer.mu.Unlock()
 	return err
 }
-
-// sshError passes an [Error] through the client. Its text is deliberately short: the
-// client mistakes errors with certain words, which remote messages contain, for errors of
-// its own.
-type sshError struct{ known *Error }
-
-func (e sshError) Error() string { return "the connection by ssh failed" }
-
-func (e sshError) Unwrap() error { return e.known }
 
 // sshEnd matches the errors of a connection whose process ended, or does not end. They
 // have no type.

@@ -20,6 +20,21 @@ func Short(text string, most int) string {
 	return text[:end(text, most)] + "…"
 }
 
+// Middle is a text of at most this number of bytes: a longer one without its middle, and with a mark
+// that counts the bytes which are left out. more bytes of it are missing already.
+func Middle(text string, most int, more int64) string {
+	if len(text) <= most {
+		return text
+	}
+	const mark = "[… %d bytes left out …]"
+	half := max(most-len(mark)-len("9223372036854775807"), 0) / 2
+	head, tail := text[:end(text, half)], text[len(text)-half:]
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	return head + fmt.Sprintf(mark, int64(len(text)-len(head)-len(tail))+max(more, 0)) + tail
+}
+
 // Quote is a text as a Go string literal, shortened as by [Short].
 func Quote(text string, most int) string {
 	if len(text) <= most {

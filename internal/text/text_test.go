@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,29 @@ func TestShortAndQuote(t *testing.T) {
 		"\x80\x80\x80\x80\x80\x80": {"\x80\x80\x80\x80…", `"\x80\x80\x80\x80"…`},
 	} {
 		require.Equal(t, want, [2]string{text.Short(whole, 4), text.Quote(whole, 4)})
+	}
+}
+
+func TestMiddle(t *testing.T) {
+	long := strings.Repeat("a", 100) + strings.Repeat("ä", 100) + strings.Repeat("z", 100)
+	for _, test := range []struct {
+		text string
+		most int
+		more int64
+		want string // an expression
+	}{
+		{"short", 5, 9, `^short$`},
+		{long, 400, 0, "^" + long + "$"},
+		{long, 100, 0, `^a{27}\[… 346 bytes left out …\]z{27}$`},
+		{long, 100, 1000, `^a{27}\[… 1346 bytes left out …\]z{27}$`},
+		{long, 100, -5, `^a{27}\[… 346 bytes left out …\]z{27}$`},
+		{long, 10, 0, `^\[… 400 bytes left out …\]$`},
+		{strings.Repeat("ä", 100), 99, 0, `^ä+\[… 148 bytes left out …\]ä+$`},
+		{strings.Repeat("\x80", 100), 80, 0, `left out`},
+	} {
+		got := text.Middle(test.text, test.most, test.more)
+		require.Regexp(t, test.want, got)
+		require.LessOrEqual(t, len(got), max(test.most, 60))
 	}
 }
 

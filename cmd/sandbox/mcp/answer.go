@@ -142,7 +142,7 @@ func runAnswer(res *result.Result) answer {
 	e.Stdout, e.StdoutTruncated = head(res.Stdout, res.StdoutTruncated)
 	e.Stderr, e.StderrTruncated = head(res.Stderr, res.StderrTruncated)
 	if res.ErrorTraceback != nil {
-		e.Traceback = end(*res.ErrorTraceback, maxTraceback)
+		e.Traceback = text.Middle(*res.ErrorTraceback, maxTraceback, 0)
 	}
 	for _, o := range res.Outputs[:min(len(res.Outputs), maxFiles)] {
 		e.Outputs = append(e.Outputs, file{o.Path, o.SizeBytes, o.SHA256})
@@ -172,23 +172,6 @@ func head(stream string, cut bool) (string, bool) {
 	return whole(stream[:maxHead]), true
 }
 
-// end is the end of a traceback, where the exception is.
-func end(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return "[…]" + tail(s, most)
-}
-
-// tail is the end of a text. Its first character is whole.
-func tail(s string, most int) string {
-	s = s[len(s)-most:]
-	for len(s) > 0 && !utf8.RuneStart(s[0]) {
-		s = s[1:]
-	}
-	return s
-}
-
 // whole leaves out a last character that was cut.
 func whole(s string) string {
 	for n := 1; n <= utf8.UTFMax && n <= len(s); n++ {
@@ -215,7 +198,7 @@ func (e ended) text(stdout, stderr stream) string {
 	}
 	room := maxText
 	if e.Traceback != "" {
-		shown := end(e.Traceback, maxText/2)
+		shown := text.Middle(e.Traceback, maxText/2, 0)
 		fmt.Fprintf(&b, "traceback:\n%s\n", strings.TrimSuffix(shown, "\n"))
 		room -= len(shown)
 	}
@@ -263,11 +246,7 @@ func (s stream) write(b *strings.Builder, most int, id string) {
 	}
 	shown := s.captured
 	if len(shown) > most {
-		const mark = "\n[… %d bytes left out …]\n"
-		half := max(most-len(mark)-len("9223372036854775807"), 0) / 2
-		head, end := whole(shown[:half]), tail(shown, half)
-		left := max(s.bytes, int64(len(shown))) - int64(len(head)+len(end))
-		shown, s.cut = head+fmt.Sprintf(mark, left)+end, true
+		shown, s.cut = text.Middle(shown, most, s.bytes-int64(len(shown))), true
 	}
 	fmt.Fprintf(b, "%s (%d bytes):\n%s\n", s.name, s.bytes, strings.TrimSuffix(shown, "\n"))
 	if s.cut {

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/evalbox/evalbox/internal/dockerhost"
+	"github.com/evalbox/evalbox/internal/said"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -80,7 +81,7 @@ func (e *adapter) inspect(ctx context.Context, id string) (state, error) {
 		id: info.ID, labels: labels, created: info.State.Status == container.StateCreated,
 		paused:  info.State.Paused,
 		running: info.State.Running, oomKilled: info.State.OOMKilled, exitCode: info.State.ExitCode, pid: info.State.Pid,
-		complaint: info.State.Error, started: engineTime(info.State.StartedAt), finished: engineTime(info.State.FinishedAt),
+		complaint: said.Text(info.State.Error), started: engineTime(info.State.StartedAt), finished: engineTime(info.State.FinishedAt),
 	}, nil
 }
 

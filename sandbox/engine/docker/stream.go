@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/evalbox/evalbox/internal/said"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
@@ -98,8 +99,8 @@ const (
 	// length, big-endian.
 	frameHeader                              = 8
 	frameStdout, frameStderr, frameComplaint = 1, 2, 3
-	// complaintLimit bounds a message of the engine itself in a stream.
-	complaintLimit = 1 << 10
+	// complaintLimit bounds what is kept of a message of the engine itself in a stream.
+	complaintLimit = 64 << 10
 )
 
 // errFrame means that the peer does not send Docker's format.
@@ -164,7 +165,7 @@ func (d *demultiplexer) pass(p []byte) ([]byte, error) {
 		case d.left > 0:
 			return nil, nil
 		case d.to == nil:
-			return nil, fmt.Errorf("the engine says: %q", d.complaint)
+			return nil, fmt.Errorf("the engine says: %q", said.Text(string(d.complaint)))
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
+
+	"github.com/evalbox/evalbox/internal/said"
 )
 
 // kinds are the kinds that the engine reads and writes. The clientset of client-go registers those of
@@ -40,6 +42,8 @@ type clients struct {
 
 func newClients(config *rest.Config, namespace string) (clients, error) {
 	c := clients{namespace: namespace}
+	config = rest.CopyConfig(config)
+	config.Wrap(said.Bound)
 	shared, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return c, err

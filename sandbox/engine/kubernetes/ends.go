@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/evalbox/evalbox/internal/said"
 	"github.com/evalbox/evalbox/sandbox/engine"
 )
 
@@ -75,7 +76,7 @@ func complaintOf(pod *corev1.Pod) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("; its container ended with exit code %d: %s %.200s", status.ExitCode, status.Reason, status.Message)
+	return fmt.Sprintf("; its container ended with exit code %d: %s %s", status.ExitCode, status.Reason, said.Text(status.Message))
 }
 
 // A StartError says why the cluster does not start a pod. It is an [engine.ErrNotStarted] and an
@@ -87,7 +88,7 @@ type StartError struct {
 }
 
 func (e *StartError) Error() string {
-	return fmt.Sprintf("%v: %s: %.500s", engine.ErrNotStarted, e.Reason, e.Message)
+	return fmt.Sprintf("%v: %s: %s", engine.ErrNotStarted, e.Reason, said.Text(e.Message))
 }
 
 func (e *StartError) Unwrap() []error { return []error{engine.ErrNotStarted, engine.ErrNotPlaced} }
