@@ -18,22 +18,29 @@ func TestConnect(t *testing.T) {
 	tests := map[string]struct {
 		terminal bool
 		settings settings.Settings
+		view     View
 		want     string
 	}{
-		"pipe":              {false, settings.Settings{}, text},
-		"terminal":          {true, settings.Settings{}, "20%\n^[[2Jdone\n"},
-		"terminal, raw":     {true, settings.Settings{Raw: true}, text + "\n"},
-		"pipe, raw":         {false, settings.Settings{Raw: true}, text},
-		"terminal, quiet":   {true, settings.Settings{Quiet: true}, ""},
-		"pipe, JSON":        {false, settings.Settings{JSON: true}, ""},
-		"pipe, JSON, quiet": {false, settings.Settings{JSON: true, Quiet: true}, ""},
+		"pipe":                  {false, settings.Settings{}, Shown, text},
+		"terminal":              {true, settings.Settings{}, Shown, "20%\n^[[2Jdone\n"},
+		"terminal, raw":         {true, settings.Settings{Raw: true}, Shown, text + "\n"},
+		"pipe, raw":             {false, settings.Settings{Raw: true}, Shown, text},
+		"terminal, quiet":       {true, settings.Settings{Quiet: true}, Shown, "20%\n^[[2Jdone\n"},
+		"pipe, quiet":           {false, settings.Settings{Quiet: true}, Piped, text},
+		"pipe, JSON":            {false, settings.Settings{JSON: true}, Shown, ""},
+		"pipe, JSON, quiet":     {false, settings.Settings{JSON: true, Quiet: true}, Shown, ""},
+		"hidden":                {true, settings.Settings{}, Hidden, ""},
+		"hidden, quiet":         {false, settings.Settings{Quiet: true}, Hidden, ""},
+		"for people":            {true, settings.Settings{}, AtTerminal, "20%\n^[[2Jdone\n"},
+		"for people, quiet":     {true, settings.Settings{Quiet: true}, AtTerminal, "20%\n^[[2Jdone\n"},
+		"for people, in a pipe": {false, settings.Settings{}, AtTerminal, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			a := &App{Streams: Streams{Out: &out, Err: &out}, OutTerminal: test.terminal, ErrTerminal: test.terminal}
 			var shown sandbox.IO
-			l := a.connect(&shown, test.settings)
+			l := a.connect(&shown, test.settings, test.view)
 			if shown.Stdout != nil {
 				// In pieces: a character may be cut.
 				for _, b := range []byte(text) {
@@ -58,7 +65,7 @@ func TestStuckTerminal(t *testing.T) {
 	defer stuck.Close()
 	a := &App{Streams: Streams{Out: free, Err: &bytes.Buffer{}}, OutTerminal: true}
 	var shown sandbox.IO
-	l := a.connect(&shown, settings.Settings{})
+	l := a.connect(&shown, settings.Settings{}, Shown)
 	go func() { _, _ = shown.Stdout.Write([]byte("text")) }()
 	_, err := stuck.Read(make([]byte, 1)) // the write goes on
 	require.NoError(t, err)

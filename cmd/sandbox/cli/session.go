@@ -64,9 +64,7 @@ func (a *App) Begin(ctx context.Context, s settings.Settings, view View, more ..
 		waiting: a.waits(s), announced: func() {},
 	}
 	x.Box = x.traces.box(counted{runner, a.Runs})
-	shown := s
-	shown.Quiet = s.Quiet || view == Hidden || view == AtTerminal && !a.LivesHere(s)
-	x.live = a.connect(&x.IO, shown)
+	x.live = a.connect(&x.IO, s, view)
 	x.Hooks = sandbox.Hooks{Kill: a.Kill, Waiting: x.waiting.say, Started: x.waiting.end}
 	if view == Piped {
 		x.Hooks.Started = func() {
@@ -137,7 +135,7 @@ func (x *Session) Finish(code int, value any, runErr error, lines func() []strin
 
 // LivesHere reports whether a terminal shows the output of a program to people, as it comes.
 func (a *App) LivesHere(s settings.Settings) bool {
-	return a.OutTerminal && a.ErrTerminal && !s.Quiet && !s.JSON
+	return a.OutTerminal && a.ErrTerminal && !s.JSON
 }
 
 // MaxParallel bounds how many containers a command runs at once.
@@ -197,13 +195,13 @@ type live struct {
 	err io.Writer
 }
 
-// connect shows the program's streams, unless only the result is asked for. A pipe or a
-// file gets the bytes unchanged; a terminal gets them made harmless.
-func (a *App) connect(streams *sandbox.IO, s settings.Settings) *live {
+// connect shows the program's streams as far as the view does. A pipe or a file gets the bytes
+// unchanged; a terminal gets them made harmless.
+func (a *App) connect(streams *sandbox.IO, s settings.Settings, view View) *live {
 	errs := &locked{out: a.Err}
 	l := &live{screen: a.Screen()}
 	l.err = l.screen.Messages(errs)
-	if s.Quiet || s.JSON {
+	if s.JSON || view == Hidden || view == AtTerminal && !a.LivesHere(s) {
 		return l
 	}
 	streams.Stdout = l.show(a.Out, a.OutTerminal, s.Raw)

@@ -165,7 +165,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 	}
 	view := cli.AtTerminal
 	switch {
-	case f.live:
+	case f.live, s.Quiet && f.parallel == 1:
 		view = cli.Shown
 	case f.parallel > 1:
 		view = cli.Hidden
@@ -211,7 +211,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 	}
 	recordAll(ctx, record, err, repetition)
 	_ = x.Ended() // the evaluation has all output
-	live := f.live && !s.JSON && !s.Quiet || f.parallel == 1 && a.LivesHere(s)
+	live := f.live && !s.JSON || f.parallel == 1 && a.LivesHere(s)
 	return showEvaluations(ctx, a, repetition, err, f.repeat, live, s)
 }
 

@@ -185,8 +185,7 @@ func whole(s string) string {
 	return s
 }
 
-// text is the answer for models that read no data. It has the traceback first: a long output must not
-// hide it.
+// text is the answer for models that read no data.
 func (e ended) text(stdout, stderr stream) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s · %s · run %s\n", e.Status, code(e.ExitCode), text.Seconds(e.DurationSeconds), e.ID)
@@ -196,13 +195,7 @@ func (e ended) text(stdout, stderr stream) string {
 	if e.Score != nil {
 		fmt.Fprintf(&b, "score %s\n", text.Number(*e.Score))
 	}
-	room := maxText
-	if e.Traceback != "" {
-		shown := text.Middle(e.Traceback, maxText/2, 0)
-		fmt.Fprintf(&b, "traceback:\n%s\n", strings.TrimSuffix(shown, "\n"))
-		room -= len(shown)
-	}
-	streams(&b, room, e.ID, stdout, stderr)
+	printed(&b, e.Traceback, e.ID, stdout, stderr)
 	for i, f := range e.Outputs {
 		if i == 10 {
 			fmt.Fprintf(&b, "and %d more files\n", e.OutputsTotal-i)
@@ -230,9 +223,15 @@ type stream struct {
 	cut            bool
 }
 
-// streams writes stdout and stderr into so many bytes. What one of them does not need, the other one
-// gets.
-func streams(b *strings.Builder, room int, id string, stdout, stderr stream) {
+// printed writes the traceback and the streams of a run into [maxText] bytes. The traceback comes first:
+// a long output must not hide it. What one stream does not need, the other one gets.
+func printed(b *strings.Builder, traceback, id string, stdout, stderr stream) {
+	room := maxText
+	if traceback != "" {
+		shown := text.Middle(traceback, maxText/2, 0)
+		fmt.Fprintf(b, "traceback:\n%s\n", strings.TrimSuffix(shown, "\n"))
+		room -= len(shown)
+	}
 	first := min(len(stdout.captured), max(room/2, room-len(stderr.captured)))
 	stdout.write(b, first, id)
 	stderr.write(b, room-first, id)

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/evalbox/evalbox/harness/contract"
+	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/terminal"
@@ -237,19 +238,32 @@ type tried struct {
 	DetailTruncated bool            `json:"detail_truncated"`
 	More            []string        `json:"more"`
 
-	brief string // what a contract gave
+	brief string // what a contract or a solution gave
 }
 
 // gateKind is the kind of the trials of gates.
 const gateKind = "gate"
 
-// briefly is what a contract gave, for models that read no data.
+// briefly is what a contract or a solution gave, for models that read no data.
 func briefly(r trial.Result) string {
+	var b strings.Builder
+	if r.Job.Kind == evaluate.Kind {
+		var e evaluate.Result
+		if json.Unmarshal(r.Detail, &e) != nil || e.Run == nil {
+			return ""
+		}
+		traceback := ""
+		if e.ErrorTraceback != nil {
+			traceback = *e.ErrorTraceback
+		}
+		cut := e.Run.OutputTruncated
+		printed(&b, traceback, e.Run.ID, stream{"stdout", e.Stdout, int64(len(e.Stdout)), cut}, stream{"stderr", e.Stderr, int64(len(e.Stderr)), cut})
+		return b.String()
+	}
 	var o contract.Outcome
 	if r.Job.Kind != contract.Kind || json.Unmarshal(r.Detail, &o) != nil {
 		return ""
 	}
-	var b strings.Builder
 	if o.Error != "" {
 		fmt.Fprintf(&b, "%s\n", text.Short(o.Error, 1000))
 	}
@@ -264,7 +278,7 @@ func briefly(r trial.Result) string {
 		}
 		return b.String()
 	}
-	streams(&b, maxText, o.Evidence.RunID,
+	printed(&b, "", o.Evidence.RunID,
 		stream{"stdout", o.Stdout, o.StdoutBytes, o.Truncated}, stream{"stderr", o.Stderr, o.StderrBytes, o.Truncated})
 	return b.String()
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -50,10 +51,15 @@ func TestEvaluateSolution(t *testing.T) {
 
 // A failure of a program is a normal result.
 func TestFailedEvaluation(t *testing.T) {
-	w := begin(t, func(p *enginetest.Program) int { p.PrintErr("no\n"); return 1 })
+	w := begin(t, func(p *enginetest.Program) int {
+		p.PrintErr(strings.Repeat("warning\n", 9000) + "Traceback (most recent call last):\n  File \"/work/script.py\", line 1, in <module>\nValueError: the cause\n")
+		return 1
+	})
 	r := ask(t, w.client(t, nil), "evaluate_solution", map[string]any{"script": "print(1)", "task": taskIn(t, w.root)})
 	require.False(t, r.isError, r.text)
 	require.Equal(t, "failed", r.data["verdict"])
+	require.Regexp(t, `(?s)^evaluate failed .*\ntraceback:\n.*ValueError: the cause\nstderr \(`, r.text)
+	require.Less(t, len(r.text), maxText+1000)
 }
 
 func TestInvokeTool(t *testing.T) {
