@@ -406,6 +406,53 @@ func TestRankResults(t *testing.T) {
 	require.ErrorContains(t, err, "metric_direction")
 }
 
+// TestRankTrials: a log of trials ranks as the results themselves do.
+func TestRankTrials(t *testing.T) {
+	results := []Result{
+		scored("worst", new(3.0)), scored("tie 1", new(2.0)), scored("none", nil), scored("tie 2", new(2.0)),
+		{Name: "failed", EvaluationResult: EvaluationResult{Score: new(0.5), IsError: true}},
+		{Name: "ended by a limit", Run: &RunFacts{Status: result.StatusTimedOut, Fault: result.FaultProgram}, EvaluationResult: EvaluationResult{Score: new(0.1)}},
+		{Name: "ours", Failure: "x", EvaluationResult: EvaluationResult{Score: new(0.2)}},
+		{Name: "wrong submission", Submission: &submission.Check{Problems: []string{"x"}}, EvaluationResult: EvaluationResult{Score: new(1.0)}},
+		{Name: "a later round", Resource: 9, EvaluationResult: EvaluationResult{Score: new(8.0)}},
+		{Name: "graded", Grading: &Grading{}, GradedScore: new(4.0), EvaluationResult: EvaluationResult{Score: new(0.1)}},
+	}
+	for _, results := range [][]Result{results[:9], results[9:]} {
+		for _, direction := range []MetricDirection{Minimize, Maximize} {
+			var trials []trial.Result
+			for i, r := range results {
+				r.CompetitionID, r.MetricDirection = "c", direction
+				results[i] = r
+				each, err := r.Trial(trial.Job{Name: r.Name})
+				require.NoError(t, err)
+				require.Equal(t, "c", each.Ranking.Task)
+				trials = append(trials, each)
+			}
+			want, err := RankResults(results, direction)
+			require.NoError(t, err)
+			ranked, ranks := RankTrials(trials)
+			var got []string
+			for _, r := range ranked {
+				got = append(got, r.Job.Name)
+			}
+			require.Equal(t, names(want), strings.Join(got, " "))
+			require.Equal(t, Ranks(want), ranks)
+		}
+	}
+	a, b := trial.Result{Job: trial.Job{Name: "a"}, Score: new(1.0)}, trial.Result{Job: trial.Job{Name: "b"}, Score: new(2.0)}
+	for name, rankings := range map[string][2]*trial.Ranking{
+		"of an older version":    {},
+		"no direction":           {{Task: "t", Valid: true}, {Task: "t", Valid: true}},
+		"of different tasks":     {{"t", "maximize", true, 0}, {"u", "maximize", true, 0}},
+		"of different direction": {{"t", "maximize", true, 0}, {"t", "minimize", true, 0}},
+	} {
+		a.Ranking, b.Ranking = rankings[0], rankings[1]
+		ranked, ranks := RankTrials([]trial.Result{a, b})
+		require.Equal(t, []trial.Result{a, b}, ranked, name)
+		require.Equal(t, []int{0, 0}, ranks, name)
+	}
+}
+
 func TestRankSolutions(t *testing.T) {
 	solutions := scripts("a", "b", "c")
 	ranked, err := RankSolutions(solutions, []Result{scored("a", new(1.0)), scored("b", nil), scored("c", new(2.0))}, Maximize)

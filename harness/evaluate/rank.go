@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/evalbox/evalbox/harness/evaluate/mlestar"
+	"github.com/evalbox/evalbox/harness/trial"
 )
 
 // MetricDirection says which scores are better (DM-006).
@@ -85,29 +86,114 @@ func rank(results []Result, direction MetricDirection) ([]int, error) {
 	if err := direction.Check(); err != nil {
 		return nil, fmt.Errorf("ranking: %w", err)
 	}
-	graded := anyGraded(results)
-	const scored, unscored, failed = 0, 1, 2
-	type standing struct {
-		index, tier, resource int
-		score                 float64
+	return order(standings(results), direction), nil
+}
+
+// Ranks returns the rank of each of the results that [RankResults] has ordered: the number of better
+// ones, and one. Equal scores with the same resource have the same rank. A result without a score that
+// counts has rank 0.
+func Ranks(ranked []Result) []int { return ranks(standings(ranked)) }
+
+// Counting returns the score of each result that ranks it among these results; nil for none.
+func Counting(results []Result) []*float64 {
+	scores := make([]*float64, len(results))
+	for i, s := range standings(results) {
+		scores[i] = s.score
 	}
-	standings := make([]standing, len(results))
+	return scores
+}
+
+// RankTrials is [RankResults] and [Ranks] for the results of one batch in a log of trials. Without a known
+// direction, and for results of several tasks, all ranks are 0 and the order stays.
+func RankTrials(results []trial.Result) (ranked []trial.Result, places []int) {
+	all := make([]standing, len(results))
+	var scale trial.Ranking // of the first result that has one
+	comparable := true
 	for i, r := range results {
-		standings[i] = standing{index: i, tier: unscored, resource: r.Resource}
-		if score := r.counting(graded); score != nil {
-			standings[i].tier, standings[i].score = scored, *score
-		} else if !r.Valid() {
-			standings[i].tier = failed
+		if r.Ranking == nil {
+			continue
+		}
+		all[i] = standing{r.Score, r.Ranking.Valid, r.Ranking.Resource}.counted()
+		if scale.Direction == "" {
+			scale = *r.Ranking
+		}
+		comparable = comparable && r.Ranking.Task == scale.Task && r.Ranking.Direction == scale.Direction
+	}
+	direction := MetricDirection(scale.Direction)
+	if !comparable || direction.Check() != nil {
+		return slices.Clone(results), make([]int, len(results))
+	}
+	ordered := make([]standing, 0, len(all))
+	for _, at := range order(all, direction) {
+		ranked, ordered = append(ranked, results[at]), append(ordered, all[at])
+	}
+	return ranked, ranks(ordered)
+}
+
+// standing is what ranks a result.
+type standing struct {
+	score    *float64 // nil if none counts
+	valid    bool
+	resource int
+}
+
+// counted returns the standing without a score that does not count.
+func (s standing) counted() standing {
+	if !s.valid || s.score != nil && !isFinite(*s.score) {
+		s.score = nil
+	}
+	return s
+}
+
+// tier is 0 for a score, 1 without one and 2 after an error.
+func (s standing) tier() int {
+	switch {
+	case s.score != nil:
+		return 0
+	case s.valid:
+		return 1
+	}
+	return 2
+}
+
+func standings(results []Result) []standing {
+	graded := anyGraded(results)
+	all := make([]standing, len(results))
+	for i, r := range results {
+		all[i] = standing{r.counting(graded), r.Valid(), r.Resource}
+	}
+	return all
+}
+
+// order returns the indices of the standings, best first.
+func order(all []standing, direction MetricDirection) []int {
+	indices := make([]int, len(all))
+	for i := range all {
+		indices[i] = i
+	}
+	slices.SortStableFunc(indices, func(i, j int) int {
+		a, b := all[i], all[j]
+		if before := cmp.Or(a.tier()-b.tier(), b.resource-a.resource); before != 0 || a.score == nil {
+			return before
+		}
+		return direction.compare(*a.score, *b.score)
+	})
+	return indices
+}
+
+// ranks returns the ranks of ordered standings.
+func ranks(ordered []standing) []int {
+	places := make([]int, len(ordered))
+	for i, s := range ordered {
+		if s.score == nil {
+			continue
+		}
+		places[i] = i + 1
+		if i > 0 && ordered[i-1].resource == s.resource && *ordered[i-1].score == *s.score {
+			places[i] = places[i-1]
 		}
 	}
-	slices.SortStableFunc(standings, func(a, b standing) int {
-		return cmp.Or(a.tier-b.tier, b.resource-a.resource, direction.compare(a.score, b.score))
-	})
-	order := make([]int, len(results))
-	for i, s := range standings {
-		order[i] = s.index
-	}
-	return order, nil
+	return places
 }
 
 // compare orders numbers, the better one first.
@@ -130,10 +216,7 @@ func (r Result) counting(graded bool) *float64 {
 	if graded {
 		score = r.GradedScore
 	}
-	if !r.Valid() || score == nil || !isFinite(*score) {
-		return nil
-	}
-	return score
+	return standing{score: score, valid: r.Valid()}.counted().score
 }
 
 // Statistics sum up the scores of repeated runs.

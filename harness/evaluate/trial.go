@@ -224,7 +224,8 @@ func (r Result) Verdict() trial.Verdict {
 // Trial is the result in the shape that all harnesses share. A score that is not finite, which
 // JSON cannot carry, is an error.
 func (r Result) Trial(job trial.Job) (trial.Result, error) {
-	out := trial.Result{Job: job, Verdict: r.Verdict(), Reason: string(r.ErrorReason), ExitCode: r.ExitCode, Score: r.BestScore()}
+	out := trial.Result{Job: job, Verdict: r.Verdict(), Reason: string(r.ErrorReason), ExitCode: r.ExitCode, Score: r.BestScore(),
+		Ranking: &trial.Ranking{Task: r.CompetitionID, Direction: string(r.MetricDirection), Valid: r.Valid(), Resource: r.Resource}}
 	add := func(run *RunFacts, role string) {
 		if run != nil {
 			out.Runs = append(out.Runs, trial.RunRef{ID: run.ID, Role: role})

@@ -38,7 +38,7 @@ func TestFilesOfALogFitTheirSchemas(t *testing.T) {
 			return trial.Result{Verdict: trial.Refused}, nil
 		}
 		return trial.Result{
-			Verdict: trial.Passed, Reason: "completed", Score: &score, Runs: []trial.RunRef{{ID: "r1", Role: "program"}},
+			Verdict: trial.Passed, Reason: "completed", Score: &score, Ranking: &trial.Ranking{Task: "t", Direction: "minimize", Valid: true, Resource: 3}, Runs: []trial.RunRef{{ID: "r1", Role: "program"}},
 			Problems: []trial.Problem{{Code: "x", Source: "a.yaml", Line: 1, Field: "f", Rule: "must not", Hint: "do"}},
 			Files:    []trial.File{{Path: "a", Size: 1, SHA256: "00"}}, Detail: json.RawMessage(`{"schema":"x"}`),
 		}, nil

@@ -134,10 +134,12 @@ type Result struct {
 	Job     Job     `json:"job"`
 	Verdict Verdict `json:"verdict"`
 	// Reason is the harness's own word, such as "timed_out" or "GATE_FAILED".
-	Reason   string    `json:"reason,omitempty"`
-	ExitCode int       `json:"exit_code"` // of the program that decided; -1 for none
-	Score    *float64  `json:"score,omitempty"`
-	Started  time.Time `json:"started"`
+	Reason   string   `json:"reason,omitempty"`
+	ExitCode int      `json:"exit_code"` // of the program that decided; -1 for none
+	Score    *float64 `json:"score,omitempty"`
+	// Ranking is what the score means among others; nil for a harness without scores.
+	Ranking *Ranking  `json:"ranking,omitempty"`
+	Started time.Time `json:"started"`
 	// Runs are the runs of the sandbox, of all tries, in their order.
 	Runs     []RunRef  `json:"runs"`
 	Problems []Problem `json:"problems"`
@@ -146,6 +148,19 @@ type Result struct {
 	Usage Usage  `json:"usage"` // of all tries
 	// Detail is the harness's own result, in its own wire form, a JSON object.
 	Detail json.RawMessage `json:"detail,omitempty"`
+}
+
+// Ranking is what orders a result among others of its task, besides the score.
+type Ranking struct {
+	// Task is the name of the task. Direction is "maximize" or "minimize", and says which scores are
+	// better.
+	Task      string `json:"task"`
+	Direction string `json:"metric_direction"`
+	// Valid says that the program ended well, so that its score counts.
+	Valid bool `json:"valid"`
+	// Resource is what the program was given in a round of a halving; 0 for none. Scores with more of it
+	// come first.
+	Resource int `json:"resource,omitempty"`
 }
 
 // complete returns the result with all that the wire form demands.
@@ -160,6 +175,11 @@ func (r Result) brief() Result {
 	r.Job.Spec, r.Detail, r.Problems, r.Files = nil, nil, nil, nil
 	r.Runs = r.Runs[:min(len(r.Runs), maxIndexedRuns)]
 	r.Reason = text.Short(r.Reason, maxField)
+	if r.Ranking != nil {
+		ranking := *r.Ranking
+		ranking.Task = text.Short(ranking.Task, maxField)
+		r.Ranking = &ranking
+	}
 	return r.complete()
 }
 

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -685,9 +686,15 @@ func TestOutputsOutsideOfFinal(t *testing.T) {
 
 func TestBatches(t *testing.T) {
 	s := newSite(t, false)
-	for name, score := range map[string]*float64{"low": new(0.1), "high": new(0.9), "none": nil} {
-		require.NoError(t, s.trials.Add(trial.Result{Job: trial.Job{ID: name, Kind: "evaluate", Name: name, Parent: "b1"}, Verdict: trial.Passed, Score: score, Reason: "exited"}))
+	add := func(name string, verdict trial.Verdict, score *float64, ranking *trial.Ranking) {
+		require.NoError(t, s.trials.Add(trial.Result{Job: trial.Job{ID: name, Kind: "evaluate", Name: name, Parent: "b1"}, Verdict: verdict, Score: score, Ranking: ranking, Reason: "exited"}))
 	}
+	valid := &trial.Ranking{Task: "houses", Direction: "minimize", Valid: true}
+	add("failed", trial.Failed, new(0.001), &trial.Ranking{Task: "houses", Direction: "minimize"})
+	add("high", trial.Passed, new(0.9), valid)
+	add("none", trial.Passed, nil, valid)
+	add("low", trial.Passed, new(0.1), valid)
+	add("tie", trial.Passed, new(0.1), valid)
 	blocked := make(chan struct{})
 	queue := trial.Queue{Log: s.trials}
 	ended := make(chan struct{})
@@ -697,10 +704,20 @@ func TestBatches(t *testing.T) {
 	}()
 	var body string
 	require.Eventually(t, func() bool { body = s.page("/batches/b1"); return strings.Contains(body, "waiting") }, 10*time.Second, 100*time.Millisecond)
-	require.Equal(t, []string{"high", "low", "none", "open"}, keys(t, body))
+	require.Equal(t, []string{"low", "tie", "high", "none", "failed", "open"}, keys(t, body))
+	var ranks []string
+	for _, cell := range regexp.MustCompile(`<tr data-key="[^"]*">\s*<td class="n">(\d*)</td>`).FindAllStringSubmatch(body, -1) {
+		ranks = append(ranks, cell[1])
+	}
+	require.Equal(t, []string{"1", "1", "3", "", "", ""}, ranks)
+	require.Contains(t, body, "Leaderboard of houses")
+	require.Contains(t, body, "the lowest score is the best")
 	require.Contains(t, body, "1 are open")
 	require.Contains(t, s.page("/queue"), "for a GPU")
-	require.Equal(t, []string{"b1"}, keys(t, s.page("/trials")))
+	list := s.page("/trials")
+	require.Equal(t, []string{"b1"}, keys(t, list))
+	require.Contains(t, list, "<td>houses</td>")
+	require.Contains(t, list, `<td class="n">0.1</td>`, "the best score")
 	close(blocked)
 	<-ended
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/harness/trial"
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
@@ -64,12 +65,13 @@ func (t *trials) list() (jobList, error) {
 
 // batch sums up the jobs with one parent, or one job without a parent.
 type batch struct {
-	ID, Kind, Name                                    string
+	ID, Kind, Name, Task                              string
 	Single                                            bool
 	Jobs, Open, Passed, Failed, Refused, Inconclusive int
 	Began                                             time.Time
-	Best                                              *float64
 	Seconds                                           float64
+
+	done []trial.Result
 }
 
 // URL is the page of the batch, or of the job.
@@ -80,8 +82,14 @@ func (b batch) URL() string {
 	return "/batches/" + b.ID
 }
 
-// BestScore is the highest score.
-func (b batch) BestScore() string { return scoreOf(b.Best) }
+// BestScore is the score of the first rank; empty without one.
+func (b batch) BestScore() string {
+	ranked, ranks := evaluate.RankTrials(b.done)
+	if len(ranks) == 0 || ranks[0] == 0 {
+		return ""
+	}
+	return scoreOf(ranked[0].Score)
+}
 
 // scoreOf is a score for a table; empty without one. The page of a run has all of its digits.
 func scoreOf(score *float64) string {
@@ -139,9 +147,10 @@ func batchesOf(all jobList) (batches []*batch) {
 		if b.Began.IsZero() || r.Started.Before(b.Began) {
 			b.Began = r.Started
 		}
-		if r.Score != nil && (b.Best == nil || *r.Score > *b.Best) {
-			b.Best = r.Score
+		if r.Ranking != nil {
+			b.Task = r.Ranking.Task
 		}
+		b.done = append(b.done, r)
 		b.Seconds += r.Usage.WallSeconds
 	}
 	for _, job := range all.open {
@@ -165,7 +174,7 @@ func (s *Server) trialsLive(w http.ResponseWriter, r *http.Request) {
 
 // batchView is a leaderboard.
 type batchView struct {
-	ID                         string
+	ID, Task, Direction        string
 	Rows                       []standing
 	Left                       int
 	Open, Done, Passed, Failed int
@@ -207,11 +216,14 @@ func (s *Server) batchView(id string) batchView {
 			done = append(done, r)
 		}
 	}
-	slices.SortStableFunc(done, compareResults)
+	done, ranks := evaluate.RankTrials(done)
 	for i, r := range done {
+		if r.Ranking != nil {
+			v.Task, v.Direction = r.Ranking.Task, r.Ranking.Direction
+		}
 		row := standing{Job: r.Job, Verdict: string(r.Verdict), Reason: text.Fit(r.Reason, 200), Score: scoreOf(r.Score), Seconds: r.Usage.WallSeconds}
-		if r.Score != nil {
-			row.Rank = strconv.Itoa(i + 1)
+		if ranks[i] > 0 {
+			row.Rank = strconv.Itoa(ranks[i])
 		}
 		if len(r.Runs) > 0 && policy.CheckName("id", r.Runs[0].ID) == nil {
 			row.Run = r.Runs[0].ID
@@ -235,19 +247,6 @@ func (s *Server) batchView(id string) batchView {
 		v.Rows = v.Rows[:maxJobs]
 	}
 	return v
-}
-
-// compareResults puts the highest score first. A job without a score comes after those with one.
-func compareResults(a, b trial.Result) int {
-	switch {
-	case a.Score != nil && b.Score != nil:
-		return cmp.Or(cmp.Compare(*b.Score, *a.Score), strings.Compare(a.Job.Name, b.Job.Name))
-	case a.Score != nil:
-		return -1
-	case b.Score != nil:
-		return 1
-	}
-	return cmp.Or(strings.Compare(string(b.Verdict), string(a.Verdict)), strings.Compare(a.Job.Name, b.Job.Name))
 }
 
 // lastEvent is what a job did last, in words.

@@ -96,7 +96,7 @@ func TestLeaderboardTable(t *testing.T) {
 			e.IsError, e.ExitCode, e.ErrorTraceback = true, 1, new("Traceback (most recent call last):\nKeyError: \"['benignn'] not found in axis\"\x1b[2J"+strings.Repeat(" very", 100))
 		}),
 	}}
-	require.Equal(t, []int{1, 2, 2, 4, 0}, board.Ranks())
+	require.Equal(t, []int{1, 2, 2, 4, 0}, evaluate.Ranks(board.Ranked))
 	header, rows, notes := board.Table()
 	require.Equal(t, []string{"RANK", "NAME", "GRADED", "   SCORE", "STATUS", "DURATION", "RUN", "WHY"}, header)
 	require.Equal(t, []string{"-", "baseline", "   0.6", "       -", "-", "       -", "-", "-"}, rows[3])
@@ -138,7 +138,7 @@ func TestHalvingBoard(t *testing.T) {
 		return evaluated(name, func(e *evaluate.Result) { e.Resource, e.Score = resource, new(0.5) })
 	}
 	board := Board{Direction: evaluate.Maximize, Baseline: new(0.1), Ranked: []evaluate.Result{with("a", 27), with("b", 27), with("c", 9)}}
-	require.Equal(t, []int{1, 1, 3}, board.Ranks())
+	require.Equal(t, []int{1, 1, 3}, evaluate.Ranks(board.Ranked))
 	header, rows, _ := board.Table()
 	require.Equal(t, []string{"RANK", "NAME", "RESOURCE", "SCORE"}, header[:4])
 	require.Equal(t, "       9", rows[2][2])

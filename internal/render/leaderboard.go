@@ -3,7 +3,6 @@ package render
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,43 +151,13 @@ func scoreCell(score *float64) string {
 // scoreDigits has the digits that a reader compares; JSON has all.
 func scoreDigits(score float64) string { return fmt.Sprintf("%.6g", score) }
 
-// Ranks returns the rank of each evaluation: the number of better ones, and one. Equal scores with the
-// same resource have the same rank. An evaluation without a score that counts has rank 0.
-func (b Board) Ranks() []int {
-	ranks := make([]int, len(b.Ranked))
-	graded := b.graded()
-	for i, e := range b.Ranked {
-		score := counting(e, graded)
-		if score == nil {
-			continue
-		}
-		ranks[i] = i + 1
-		if i > 0 && ranks[i-1] > 0 && b.Ranked[i-1].Resource == e.Resource && *counting(b.Ranked[i-1], graded) == *score {
-			ranks[i] = ranks[i-1]
-		}
-	}
-	return ranks
-}
-
 func (b Board) graded() bool {
 	return slices.ContainsFunc(b.Ranked, func(e evaluate.Result) bool { return e.Grading != nil })
 }
 
-// counting is the score that ranks an evaluation; nil for none.
-func counting(e evaluate.Result, graded bool) *float64 {
-	score := e.BestScore()
-	if graded {
-		score = e.GradedScore
-	}
-	if !e.Valid() || score == nil || math.IsNaN(*score) || math.IsInf(*score, 0) {
-		return nil
-	}
-	return score
-}
-
 // rows are the rows of the table, and the names of those with a score that is marked.
 func (b Board) rows() (rows []row, marked []string) {
-	graded, ranks := b.graded(), b.Ranks()
+	graded, ranks, scores := b.graded(), evaluate.Ranks(b.Ranked), evaluate.Counting(b.Ranked)
 	baseline := row{Result: evaluate.Result{Name: "baseline"}, baseline: true}
 	if baseline.Score = b.Baseline; graded {
 		baseline.Score, baseline.GradedScore = nil, b.Baseline
@@ -199,7 +168,7 @@ func (b Board) rows() (rows []row, marked []string) {
 			placed = true // it comes later
 			break
 		}
-		if score := counting(e, graded); !placed && (score == nil || evaluate.IsImprovement(*b.Baseline, *score, b.Direction)) {
+		if score := scores[i]; !placed && (score == nil || evaluate.IsImprovement(*b.Baseline, *score, b.Direction)) {
 			rows, placed = append(rows, baseline), true
 		}
 		r := row{Result: e, rank: ranks[i], overstated: e.Overstated(cmp.Or(e.MetricDirection, b.Direction))}

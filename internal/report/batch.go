@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/evalbox/evalbox/harness/evaluate"
 	"github.com/evalbox/evalbox/internal/plot"
-	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -35,8 +33,9 @@ type Batch struct {
 type standing struct {
 	evaluate.Result
 
-	rank int
-	run  *Run
+	rank  int
+	score *float64 // that counts; nil for none
+	run   *Run
 }
 
 func (s standing) key() string {
@@ -45,14 +44,6 @@ func (s standing) key() string {
 		seed = strconv.FormatUint(uint64(*s.Seed), 10)
 	}
 	return s.Name + "\x00" + seed + "\x00" + strconv.Itoa(s.Repetition)
-}
-
-// score is the one that counts; nil for none.
-func (s standing) score() *float64 {
-	if score := s.BestScore(); score != nil && s.Valid() && !math.IsNaN(*score) && !math.IsInf(*score, 0) {
-		return score
-	}
-	return nil
 }
 
 // standings are the results, best first.
@@ -66,11 +57,11 @@ func (b Batch) standings() []standing {
 	if err != nil {
 		ranked = ordered
 	} else {
-		ranks = render.Board{Ranked: ranked, Direction: b.Direction}.Ranks()
+		ranks = evaluate.Ranks(ranked)
 	}
-	all := make([]standing, len(ranked))
+	all, scores := make([]standing, len(ranked)), evaluate.Counting(ranked)
 	for i, r := range ranked {
-		all[i] = standing{Result: r, rank: ranks[i]}
+		all[i] = standing{Result: r, rank: ranks[i], score: scores[i]}
 		if r.Run != nil {
 			if run, there := b.Runs[r.Run.ID]; there && run.Result != nil {
 				all[i].run = &run
@@ -163,8 +154,8 @@ func lead(all []standing) (string, Mark) {
 		mark = Warning
 	}
 	sentence := fmt.Sprintf("%d of %s ended well.", well, text.Count(len(all), "evaluation"))
-	if len(all) > 0 && all[0].rank == 1 && all[0].score() != nil {
-		sentence += fmt.Sprintf(" The best score is %s, of %s.", numberCell(all[0].score()).Text, cmp.Or(all[0].Name, "a script without a name"))
+	if len(all) > 0 && all[0].rank == 1 && all[0].score != nil {
+		sentence += fmt.Sprintf(" The best score is %s, of %s.", numberCell(all[0].score).Text, cmp.Or(all[0].Name, "a script without a name"))
 	}
 	return sentence, mark
 }
@@ -365,7 +356,7 @@ func scorePlots(all []standing) (plots []template.HTML) {
 	var everything []float64
 	var byTime, byMemory []plot.Point
 	for _, s := range all {
-		score := s.score()
+		score := s.score
 		if score == nil {
 			continue
 		}

@@ -18,10 +18,10 @@ func (p pair) either() *standing { return cmp.Or(p.a, p.b) }
 
 // change is the difference of two scores; nil unless both count.
 func (p pair) change() *float64 {
-	if p.a == nil || p.b == nil || p.a.score() == nil || p.b.score() == nil {
+	if p.a == nil || p.b == nil || p.a.score == nil || p.b.score == nil {
 		return nil
 	}
-	return new(*p.b.score() - *p.a.score())
+	return new(*p.b.score - *p.a.score)
 }
 
 // mark says whether the second score is better.
@@ -29,7 +29,7 @@ func (p pair) mark(direction evaluate.MetricDirection) Mark {
 	switch change := p.change(); {
 	case change == nil || *change == 0:
 		return Plain
-	case evaluate.IsImprovement(*p.b.score(), *p.a.score(), direction):
+	case evaluate.IsImprovement(*p.b.score, *p.a.score, direction):
 		return Good
 	case direction.Check() == nil:
 		return Bad
@@ -138,7 +138,7 @@ func scoreIn(s *standing) Cell {
 	if s == nil {
 		return absent
 	}
-	return numberCell(s.score())
+	return numberCell(s.score)
 }
 
 func rankIn(s *standing) Cell {
@@ -168,7 +168,7 @@ func comparePlots(pairs []*pair) []template.HTML {
 	var points []plot.Point
 	for _, p := range pairs {
 		if p.change() != nil {
-			points = append(points, plot.Point{X: *p.a.score(), Y: *p.b.score(), Label: p.either().label()})
+			points = append(points, plot.Point{X: *p.a.score, Y: *p.b.score, Label: p.either().label()})
 		}
 	}
 	if len(points) < 2 {

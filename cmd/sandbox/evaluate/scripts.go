@@ -317,7 +317,7 @@ func (f rankFlags) scale(a *cli.App, results []evaluate.Result) (evaluate.Metric
 
 // printRanking prints ranked evaluations as JSON.
 func printRanking(a *cli.App, b render.Board) error {
-	ranks, ranked := b.Ranks(), append([]evaluate.Result{}, b.Ranked...)
+	ranks, ranked := evaluate.Ranks(b.Ranked), append([]evaluate.Result{}, b.Ranked...)
 	if b.Top > 0 {
 		n := min(b.Top, len(ranked))
 		ranks, ranked = ranks[:n], ranked[:n]
