@@ -102,6 +102,9 @@ type Result struct {
 	// ScoreUnfinished says that Score is the last one of a program that did not end by
 	// itself: a limit, the kernel or somebody else ended it.
 	ScoreUnfinished bool `json:"score_unfinished"`
+	// ScoreCut says that the text behind the number belongs to it, so that the program means another
+	// score; see [ScoreCut]. Warnings has the number.
+	ScoreCut bool `json:"score_cut,omitempty"`
 	// IsError is the rule of EX-013: exit code not 0, or timed out, or the
 	// traceback marker in stderr.
 	IsError bool `json:"is_error"`

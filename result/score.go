@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -51,6 +52,8 @@ type ScoreScanner struct {
 	token   []byte
 	matched bool
 	tooLong bool
+	// rest is what follows it, as far as [ScoreCut] looks.
+	rest []byte
 	// bare says that a label came after that match and has no match itself.
 	bare bool
 }
@@ -62,6 +65,7 @@ const (
 	scoreSeek  scoreState = iota // the label
 	scoreSpace                   // white space or the value
 	scoreValue                   // more of the value
+	scoreRest                    // what follows the value
 )
 
 // Write scans the next piece of stdout. It returns len(p) and never an error.
@@ -75,6 +79,8 @@ func (s *ScoreScanner) Write(p []byte) (int, error) {
 			p = s.skipSpace(p)
 		case scoreValue:
 			p = s.takeValue(p)
+		case scoreRest:
+			p = s.takeRest(p)
 		}
 	}
 	return n, nil
@@ -117,7 +123,7 @@ func (s *ScoreScanner) skipSpace(p []byte) []byte {
 			return p[i:]
 		}
 		s.state = scoreValue
-		s.token = s.token[:0]
+		s.token, s.rest = s.token[:0], s.rest[:0]
 		s.matched, s.tooLong, s.bare = true, false, false
 		return p[i:]
 	}
@@ -136,10 +142,35 @@ func (s *ScoreScanner) takeValue(p []byte) []byte {
 	}
 	s.token = append(s.token, p[:min(end, room)]...)
 	if end < len(p) {
-		s.state = scoreSeek
+		s.state = scoreRest
 	}
 	return p[end:]
 }
+
+// takeRest keeps a separator and the byte behind it. Neither can begin a label.
+func (s *ScoreScanner) takeRest(p []byte) []byte {
+	c := p[0]
+	if len(s.rest) == 0 && (c == '%' || isSeparator(c)) || len(s.rest) == 1 && isDigit(c) {
+		s.rest = append(s.rest, c)
+		return p[1:]
+	}
+	s.state = scoreSeek
+	return p
+}
+
+// ScoreCut says, for a number that was taken out of a line as a score, that the text behind it belongs to
+// the number: a comma or an underscore with a digit, or a percent sign. It returns an empty text without
+// a doubt.
+func ScoreCut(number, rest string) string {
+	if !strings.HasPrefix(rest, "%") && (len(rest) < 2 || !isSeparator(rest[0]) || !isDigit(rest[1])) {
+		return ""
+	}
+	return fmt.Sprintf("the score %s is cut at %q: print a plain number, such as 28341.22 or 0.95", quoteShort([]byte(number)), rest[:1])
+}
+
+func isSeparator(c byte) bool { return c == ',' || c == '_' }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // isScoreByte is the class [\d.eE+-] with ASCII digits.
 func isScoreByte(c byte) bool {
@@ -147,7 +178,7 @@ func isScoreByte(c byte) bool {
 	case '.', 'e', 'E', '+', '-':
 		return true
 	}
-	return c >= '0' && c <= '9'
+	return isDigit(c)
 }
 
 // Score returns the score of the stream so far, as [ParseScore] does. It may be
@@ -172,10 +203,15 @@ func (s *ScoreScanner) Finite() *float64 {
 	return &score
 }
 
+// Cut reports whether the score is finite, and [ScoreCut] doubts it.
+func (s *ScoreScanner) Cut() bool {
+	return s.Finite() != nil && ScoreCut(string(s.token), string(s.rest)) != ""
+}
+
 // Warnings returns sentences about a doubtful score: a last score line without
 // a number, which the rule passes over, so that the score is an earlier one; a
-// value that is not a number, not finite, or too long. It returns nil without
-// a doubt.
+// value that is not a number, not finite, cut or too long. It returns nil
+// without a doubt.
 func (s *ScoreScanner) Warnings() []string {
 	var w []string
 	score, ok := s.Score()
@@ -187,6 +223,8 @@ func (s *ScoreScanner) Warnings() []string {
 		w = append(w, fmt.Sprintf("the last score value %s is not a number", quoteShort(s.token)))
 	case math.IsInf(score, 0):
 		w = append(w, fmt.Sprintf("the score %s is not finite", quoteShort(s.token)))
+	case s.Cut():
+		w = append(w, ScoreCut(string(s.token), string(s.rest)))
 	}
 	switch {
 	case s.bare && s.matched:

@@ -14,6 +14,35 @@ import (
 
 const label = "Final Validation Performance:"
 
+// TestScoreCut: the pattern of EX-011 takes no separators; the answer stays, and is doubtful.
+func TestScoreCut(t *testing.T) {
+	for rest, cut := range map[string]bool{
+		",341.22": true, ",9": true, "_341": true, "%": true, "%,": true, "% of all": true,
+		"": false, ",": false, ", 0.9": false, ",x": false, " %": false, "\n": false, "_": false, "f": false, ",%": false,
+	} {
+		for at := range len(rest) + 1 { // pieces of a stream
+			var s ScoreScanner
+			feed(&s, label+" 1\n"+label+" 28"+rest[:at])
+			feed(&s, rest[at:])
+			score, ok := s.Score()
+			require.True(t, ok)
+			require.InDelta(t, 28, score, 0)
+			require.Equal(t, cut, s.Cut(), rest)
+			require.Equal(t, cut, len(s.Warnings()) == 1, "%q", s.Warnings())
+			feed(&s, "\n"+label+" 5\n")
+			require.False(t, s.Cut(), "only the last score counts")
+		}
+	}
+	require.Equal(t, []string{`the score "28" is cut at ",": print a plain number, such as 28341.22 or 0.95`}, BuildEvaluation(ExecutionRawResult{Stdout: label + " 28,341.22\n"}).Warnings)
+	var s ScoreScanner
+	feed(&s, label+" 1e999%")
+	require.False(t, s.Cut(), "it is not a score")
+	feed(&s, "5,"+label+" 7,"+label+" 8")
+	score, ok := s.Score()
+	require.True(t, ok)
+	require.InDelta(t, 8, score, 0)
+}
+
 func TestParseScore(t *testing.T) {
 	for _, c := range []struct {
 		name, stdout string

@@ -41,6 +41,7 @@ func (a *run) result(v outcome.Outcome, left stage.Left, observed *result.Observ
 	}
 	res.Score = a.scoreOf(complete)
 	res.ScoreUnfinished = res.Score != nil && v.Unfinished
+	res.ScoreCut = res.Score != nil && a.score.Cut()
 	if res.IsError && res.Fault == result.FaultNone {
 		// Exit code 0 with a traceback: the program is at fault.
 		res.Fault = result.FaultProgram

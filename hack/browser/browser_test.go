@@ -445,11 +445,11 @@ func addTrials(t *testing.T, store *record.Store) {
 	for i := range 14 {
 		r := trial.Result{
 			Job:     trial.Job{ID: fmt.Sprintf("job-%02d", i), Kind: "evaluate", Name: fmt.Sprintf("solution-%d", i), Parent: "batch-1", Attempt: 1, Seed: new(uint64(i % 3))},
-			Verdict: trial.Passed, Reason: "exited", Score: new(0.9 - 0.01*math.Abs(float64(i-7))), Started: time.Now().Add(-time.Hour),
+			Verdict: trial.Passed, Reason: "exited", Score: new(0.9 - 0.01*math.Abs(float64(i-7))), Ranking: &trial.Ranking{Task: "leaves", Direction: "maximize", Valid: true}, Started: time.Now().Add(-time.Hour),
 			Runs: []trial.RunRef{{ID: fmt.Sprintf("train-%d", i%12+1), Role: "program"}}, Usage: trial.Usage{WallSeconds: 40 + 3*float64(i), CPUSeconds: 70, Runs: 1},
 		}
 		if i%5 == 4 {
-			r.Verdict, r.Reason, r.Score = trial.Failed, "timed_out", nil
+			r.Verdict, r.Reason, r.Score, r.Ranking = trial.Failed, "timed_out", nil, &trial.Ranking{Task: "leaves", Direction: "maximize"}
 		}
 		require.NoError(t, trials.Add(r))
 	}

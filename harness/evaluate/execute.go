@@ -145,6 +145,7 @@ func withScore(res *result.Result, scores *scoreScanner) *result.Result {
 	var warning string
 	other.Score, warning = scores.score()
 	other.ScoreUnfinished = other.Score != nil && res.Status != result.StatusExited
+	other.ScoreCut = other.Score != nil && warning != ""
 	other.Warnings = slices.Clone(res.Warnings)
 	if warning != "" {
 		other.Warnings = append(other.Warnings, warning)

@@ -71,6 +71,8 @@ type Grading struct {
 	Run *RunFacts `json:"run"`
 	// Score is the score that the grader printed; nil when the grading failed.
 	Score *float64 `json:"score"`
+	// ScoreCut is [result.Result.ScoreCut] of Score.
+	ScoreCut bool `json:"score_cut,omitempty"`
 	// Failure says why there is no score; empty when there is one.
 	Failure string `json:"failure"`
 	// Ended says that the grader's run is conclusive, so that its failure is about the outputs.
@@ -149,6 +151,7 @@ func (h *Harness) grade(ctx context.Context, job Job, final string, ran *result.
 		if err == nil {
 			g.Ended = graded.Conclusive()
 			g.Score, err = scoreOf(graded)
+			g.ScoreCut = g.Score != nil && graded.ScoreCut
 		}
 	}
 	if err != nil {

@@ -308,6 +308,9 @@ func (h *Harness) inspect(ctx context.Context, job Job, p place, ran *result.Res
 		res.Grading = h.grade(ctx, job, p.final(), ran)
 	}
 	res.GradedScore = res.Grading.Score
+	if res.Grading.ScoreCut {
+		res.Warnings = append(res.Warnings, "grader: "+scoreCut(*res.GradedScore))
+	}
 	if res.Overstated(job.Task.MetricDirection) {
 		res.Warnings = append(res.Warnings, overstated(res))
 	}
@@ -330,7 +333,7 @@ func (h *Harness) regrade(ctx context.Context, job Job, p place, res Result) (ag
 	}
 	again = old.withRun(record.Result)
 	if job.Task.ScorePattern != "" {
-		again.Score, again.SelfReported, again.ScoreUnfinished = old.Score, old.SelfReported, old.ScoreUnfinished
+		again.Score, again.SelfReported, again.ScoreUnfinished, again.ScoreCut = old.Score, old.SelfReported, old.ScoreUnfinished, old.ScoreCut
 	}
 	again.Warnings = append([]string{}, old.Warnings...)
 	again.Grading, again.GradedScore, again.Submission = nil, nil, nil

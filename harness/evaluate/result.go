@@ -57,6 +57,8 @@ type Result struct {
 	// ScoreUnfinished says that Score is the last one of a script that did not end by itself.
 	// Such a script is not [Result.Valid], so that its score does not rank.
 	ScoreUnfinished bool `json:"score_unfinished"`
+	// ScoreCut is [result.Result.ScoreCut] of Score.
+	ScoreCut bool `json:"score_cut,omitempty"`
 	// GradedScore is the score of the grader; nil without a grader, and when the grading failed.
 	GradedScore *float64 `json:"graded_score"`
 	// Grading is how the grading went; nil without a grader.
@@ -175,7 +177,7 @@ func (r Result) withRun(res *result.Result) Result {
 		DurationSeconds: res.DurationSeconds, IsError: res.IsError, ErrorTraceback: res.ErrorTraceback,
 		ErrorReason: res.ErrorReason, ErrorSummary: res.ErrorSummary, Warnings: append(append([]string{}, r.Warnings...), res.Warnings...),
 	}
-	r.Run, r.SelfReported, r.ScoreUnfinished = factsOf(res), res.Score != nil, res.ScoreUnfinished
+	r.Run, r.SelfReported, r.ScoreUnfinished, r.ScoreCut = factsOf(res), res.Score != nil, res.ScoreUnfinished, res.ScoreCut
 	return r
 }
 

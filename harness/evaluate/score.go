@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/result"
 )
 
 const (
@@ -42,6 +43,7 @@ type scoreScanner struct {
 	pattern *regexp.Regexp
 	line    []byte
 	last    string
+	cut     string // what is wrong with the text behind it
 	matched bool
 }
 
@@ -60,14 +62,18 @@ func (s *scoreScanner) Write(p []byte) (int, error) {
 }
 
 func (s *scoreScanner) endLine() {
-	for _, match := range s.pattern.FindAllSubmatch(s.line, -1) {
-		s.last, s.matched = string(match[1]), true
+	for _, match := range s.pattern.FindAllSubmatchIndex(s.line, -1) {
+		s.last, s.matched = "", true
+		if match[2] >= 0 {
+			s.last = string(s.line[match[2]:match[3]])
+		}
+		s.cut = result.ScoreCut(s.last, string(s.line[match[1]:min(match[1]+2, len(s.line))]))
 	}
 	s.line = s.line[:0]
 }
 
 // score returns the score of the stream. It is nil without a match, and when the last match is not a
-// finite number; the warning then says so.
+// finite number; the warning then says so. It also says that the number is cut; see [result.ScoreCut].
 func (s *scoreScanner) score() (score *float64, warning string) {
 	s.endLine()
 	if !s.matched {
@@ -77,5 +83,5 @@ func (s *scoreScanner) score() (score *float64, warning string) {
 	if err != nil || !isFinite(number) {
 		return nil, fmt.Sprintf("the last score value %s is not a finite number", shown(s.last))
 	}
-	return &number, ""
+	return &number, s.cut
 }

@@ -38,12 +38,28 @@ func (r Result) why() string {
 		return "not graded: interrupted"
 	case r.Grading != nil && r.Grading.Failure != "":
 		return text.Brief("not graded: " + r.Grading.Failure)
+	case r.DoubtfulScore():
+		return scoreCut(*r.BestScore())
 	case r.Overstated(r.MetricDirection):
 		return overstated(r)
 	case r.BestScore() == nil:
 		return "it printed no score"
 	}
 	return ""
+}
+
+// DoubtfulScore reports whether the score to compare results by is a part of the number that the program
+// printed; see [result.Result.ScoreCut].
+func (r Result) DoubtfulScore() bool {
+	if r.Grading != nil {
+		return r.GradedScore != nil && r.Grading.ScoreCut
+	}
+	return r.Score != nil && r.ScoreCut
+}
+
+// scoreCut says that a score is cut.
+func scoreCut(score float64) string {
+	return fmt.Sprintf("the score %.6g is cut: a separator with a digit, or %%, follows it", score)
 }
 
 // why is the explanation; of a run that a stop rule ended only the facts behind the rule, because the

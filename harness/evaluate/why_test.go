@@ -39,6 +39,10 @@ func TestWhy(t *testing.T) {
 		"the engine went away":            of(func(r *Result) { r.Failure = "the engine\nwent away" }),
 		"the batch ended":                 {Failure: "not started: the batch ended"},
 		"it printed no score":             of(func(r *Result) { r.Score = nil }),
+		"the score 28 is cut: a separator with a digit, or %, follows it": of(func(r *Result) { r.Score, r.ScoreCut = new(28.0), true }),
+		"the score 95 is cut: a separator with a digit, or %, follows it": of(func(r *Result) {
+			r.GradedScore, r.Grading = new(95.0), &Grading{Score: new(95.0), ScoreCut: true}
+		}),
 		"the self-reported score 0.9 is far better than the graded 0.5": of(func(r *Result) {
 			r.MetricDirection, r.GradedScore, r.Grading = Maximize, new(0.5), &Grading{Score: new(0.5)}
 		}),
@@ -154,6 +158,22 @@ func TestScorePattern(t *testing.T) {
 		got, _ := s.score()
 		require.Equal(t, want, got, "%.40q", stdout)
 	}
+	for pattern, cut := range map[string]bool{`acc: ([0-9.]+)`: true, `acc: ([0-9.]+)[,%]`: false, `acc: ([0-9.]+)\d`: true} {
+		compiled, err := scorePattern(pattern)
+		require.NoError(t, err)
+		for _, line := range []string{"acc: 28,341.22", "acc: 95%\n", "acc: 28,3"} {
+			s := &scoreScanner{pattern: compiled}
+			_, _ = s.Write([]byte("acc: 1\n" + line))
+			_, warning := s.score()
+			require.Equal(t, cut, warning != "", "%s %s", pattern, line)
+		}
+	}
+	optional, err := scorePattern(`acc(=[0-9]+)?`)
+	require.NoError(t, err)
+	s := &scoreScanner{pattern: optional}
+	_, _ = s.Write([]byte("acc"))
+	_, warning := s.score()
+	require.Contains(t, warning, "not a finite number")
 }
 
 func TestLayouts(t *testing.T) {

@@ -127,6 +127,10 @@ func TestLeaderboardTable(t *testing.T) {
 	_, rows, notes = board.Table()
 	require.Len(t, rows, 2)
 	require.Equal(t, []string{"! the self-reported score is far better than the graded one: b", "and 3 more"}, notes)
+	board.Top, board.Ranked[1].Grading.ScoreCut, board.Ranked[1].Why = 0, true, ""
+	_, rows, notes = board.Table()
+	require.Equal(t, "the score 0.8 is cut: a separator with a digit, or %, follows it", rows[1][7])
+	require.Equal(t, []string{"! the self-reported score is far better than the graded one: b, cheat", "a separator or % follows the number of the score, which may be cut: b"}, notes)
 	none := Board{Ranked: []evaluate.Result{evaluated("n", nil)}, Direction: evaluate.Maximize}
 	_, rows, _ = none.Table()
 	require.Equal(t, []string{"-", "n", "-", "exited 0", "1.00s", "run-n", "it printed no score"}, []string{rows[0][0], rows[0][1], strings.TrimSpace(rows[0][2]), rows[0][3], strings.TrimSpace(rows[0][4]), rows[0][5], rows[0][6]})

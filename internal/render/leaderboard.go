@@ -155,8 +155,8 @@ func (b Board) graded() bool {
 	return slices.ContainsFunc(b.Ranked, func(e evaluate.Result) bool { return e.Grading != nil })
 }
 
-// rows are the rows of the table, and the names of those with a score that is marked.
-func (b Board) rows() (rows []row, marked []string) {
+// rows are the rows of the table, and the names of those with an overstated and with a doubtful score.
+func (b Board) rows() (rows []row, marked, doubtful []string) {
 	graded, ranks, scores := b.graded(), evaluate.Ranks(b.Ranked), evaluate.Counting(b.Ranked)
 	baseline := row{Result: evaluate.Result{Name: "baseline"}, baseline: true}
 	if baseline.Score = b.Baseline; graded {
@@ -175,17 +175,20 @@ func (b Board) rows() (rows []row, marked []string) {
 		if r.overstated {
 			marked = append(marked, e.Name)
 		}
+		if r.DoubtfulScore() {
+			doubtful = append(doubtful, e.Name)
+		}
 		rows = append(rows, r)
 	}
 	if !placed {
 		rows = append(rows, baseline)
 	}
-	return rows, marked
+	return rows, marked, doubtful
 }
 
 // Table is the leaderboard as a table. Notes are lines below it.
 func (b Board) Table() (header []string, cells [][]string, notes []string) {
-	rows, marked := b.rows()
+	rows, marked, doubtful := b.rows()
 	var used []column
 	for _, c := range columns {
 		if c.shown == nil || slices.ContainsFunc(rows, c.shown) {
@@ -211,17 +214,25 @@ func (b Board) Table() (header []string, cells [][]string, notes []string) {
 		}
 	}
 	if len(marked) > 0 {
-		const most = 5
-		names := strings.Join(marked[:min(len(marked), most)], ", ")
-		if more := len(marked) - most; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
-		}
-		notes = append(notes, Overstated+" the self-reported score is far better than the graded one: "+names)
+		notes = append(notes, Overstated+" the self-reported score is far better than the graded one: "+someOf(marked))
+	}
+	if len(doubtful) > 0 {
+		notes = append(notes, "a separator or % follows the number of the score, which may be cut: "+someOf(doubtful))
 	}
 	if left := len(b.Ranked) - b.Top; b.Top > 0 && left > 0 {
 		notes = append(notes, fmt.Sprintf("and %d more", left))
 	}
 	return table[0], table[1:], notes
+}
+
+// someOf lists the first names.
+func someOf(names []string) string {
+	const most = 5
+	shown := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return shown
 }
 
 // widthOf is the width of a column. A character outside of ASCII may be as wide as two.

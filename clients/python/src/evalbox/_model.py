@@ -315,6 +315,7 @@ class Result(_Answer):
     outputs_left_out: int = 0
     container_left: bool = False
     recovered: bool = False
+    score_cut: bool = False
     network: Optional[Network] = None
     pool: Optional[Pool] = None
     observed: Optional[Observed] = None
@@ -397,6 +398,7 @@ class Grading:
     ended: bool
     canceled: bool
     traceback: Optional[str]
+    score_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -445,6 +447,7 @@ class Evaluation(_Answer):
     failure: str
     why: str
     metric_direction: str = ""
+    score_cut: bool = False
     document: Document = field(default_factory=dict, compare=False)
 
     @property
