@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"regexp"
@@ -15,6 +16,21 @@ import (
 const maxName = 64
 
 var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`) })
+
+// NameOf returns the name of a run for any text, such as that of a file: the text itself if it is a name by
+// [CheckName]. Otherwise each run of other characters becomes a '-', and a digest of the text follows, so
+// that different texts have different names.
+func NameOf(text string) string {
+	if CheckName("", text) == nil {
+		return text
+	}
+	const digits = 8
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:digits]
+	plain := strings.Trim(notOfNames().ReplaceAllString(text, "-"), ".-")
+	return strings.TrimLeft(plain[:min(len(plain), maxName-digits-1)]+"-"+sum, "-")
+}
+
+var notOfNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._]+`) })
 
 // CheckName reports whether a run ID or name may become part of a path and of a
 // container's name: 1 to 64 letters, digits, '.', '_' or '-', not starting with

@@ -46,10 +46,35 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
+func TestNameOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"a": "a", "run-1": "run-1", strings.Repeat("x", 64): strings.Repeat("x", 64),
+		"lr=0.1, depth=3":       "lr-0.1-depth-3-2a2dbecc",
+		"my model":              "my-model-",
+		"my  model":             "my-model-",
+		"Größe":                 "Gr-e-",
+		"-rf":                   "rf-",
+		".hidden":               "hidden-",
+		"模型":                    "",
+		"":                      "e3b0c442",
+		"...":                   "",
+		"a\xff\n":               "a-",
+		strings.Repeat("x", 65): strings.Repeat("x", 55) + "-",
+	} {
+		got := NameOf(text)
+		require.NoError(t, CheckName("name", got), "%q", text)
+		require.True(t, strings.HasPrefix(got, want), "%q: %s", text, got)
+		require.Equal(t, got, NameOf(text))
+	}
+	require.NotEqual(t, NameOf("my model"), NameOf("my  model"))
+	require.NotEqual(t, NameOf(strings.Repeat("x", 65)), NameOf(strings.Repeat("x", 66)))
+}
+
 func FuzzCheckName(f *testing.F) {
 	f.Add("run-1")
 	f.Add("../x")
 	f.Fuzz(func(t *testing.T, name string) {
+		require.NoError(t, CheckName("id", NameOf(name)))
 		if CheckName("id", name) != nil {
 			return
 		}

@@ -233,7 +233,7 @@ func (h *Harness) lookUp(ctx context.Context, x execution, res *Result) (known *
 // cannot be written is a warning.
 func (h *Harness) keep(ctx context.Context, key string, files seen, x execution, ran *result.Result, res *Result) {
 	if key == "" || ran.Status != result.StatusExited || ran.Deadline != result.DeadlineNone || ran.OOMKilled || !ran.OutputComplete ||
-		!res.Conclusive() || res.Grading != nil && res.Grading.Failure != "" {
+		!res.Conclusive() || res.GradingFailed() {
 		return
 	}
 	err := h.unchanged(ctx, files, x, ran.ID, res.ScriptSHA256)

@@ -149,6 +149,21 @@ func TestCacheKeepsNoFailedGrading(t *testing.T) {
 	}
 }
 
+// TestCacheKeepsFailedScripts: also where there is a grader, which has nothing to grade then.
+func TestCacheKeepsFailedScripts(t *testing.T) {
+	grader, runner := newGrader(t, func(fakeRun) fakeEnd { return fakeEnd{} })
+	runner.program = func(fakeRun) fakeEnd { return crashes("A: 1") }
+	e := newEvaluator(t, runner, Options{Grader: grader, Cache: t.TempDir()})
+	job := Job{Script: "x", Task: newTask(t), Timeout: time.Minute}
+	for _, cached := range []bool{false, true} {
+		got, err := e.Run(t.Context(), job)
+		require.NoError(t, err)
+		require.Equal(t, cached, got.Cached)
+		require.Equal(t, "the script failed", got.Grading.Failure)
+		require.True(t, got.IsError)
+	}
+}
+
 // TestCacheOfAnotherScript: an entry has to say which script it is of.
 func TestCacheOfAnotherScript(t *testing.T) {
 	dir := t.TempDir()

@@ -24,7 +24,7 @@ const maxList = 1_000_000
 // ListedScript is one row of a list of scripts.
 type ListedScript struct {
 	// Script is the path of the script; that in a file of a list is relative to the list. Name is the
-	// name of the solution, by default that of the file without .py.
+	// name of the solution, by default [policy.NameOf] the file without .py.
 	Script, Name string
 	// Seed is the seed of the script; nil for none.
 	Seed *uint32
@@ -37,7 +37,10 @@ func ScriptNamed(path string) ListedScript {
 	return ListedScript{Script: path, Name: nameOfFile(path), Source: path}
 }
 
-func nameOfFile(path string) string { return strings.TrimSuffix(filepath.Base(path), ".py") }
+// nameOfFile is the name of the solution in a file, whatever the file is called.
+func nameOfFile(path string) string {
+	return policy.NameOf(strings.TrimSuffix(filepath.Base(path), ".py"))
+}
 
 // listError is one problem of a list, or of the scripts of a command line.
 func listError(source string, line int, rule string, err error) error {

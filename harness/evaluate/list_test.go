@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalbox/evalbox/policy"
 )
 
 func TestLoadList(t *testing.T) {
@@ -17,6 +19,11 @@ func TestLoadList(t *testing.T) {
 		{Script: filepath.Join(filepath.Dir(path), "a", "svm.py"), Name: "svm", Source: path + ":1"},
 		{Script: "/b.py", Name: "best", Seed: new(uint32(4294967295)), Source: path + ":3"},
 	}, rows)
+	writeFile(t, path, "{\"script\": \"my model.py\"}\n{\"script\": \"lr=1,2:é.py\"}")
+	rows, err = LoadList(path)
+	require.NoError(t, err)
+	require.Equal(t, "my-model-76eeb051", rows[0].Name)
+	require.NoError(t, policy.CheckName("name", rows[1].Name))
 	_, err = LoadList(path + ".nowhere")
 	require.ErrorContains(t, err, "list.jsonl.nowhere: no such file")
 }

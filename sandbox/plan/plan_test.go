@@ -164,6 +164,17 @@ func TestClassHash(t *testing.T) {
 	require.NotEqual(t, want, hash(func(*request) {}, func(c *spec.Class) { c.Image.ID = "sha256:02" }))
 }
 
+// TestPlanScriptNames: a file that can run may have any name that is text.
+func TestPlanScriptNames(t *testing.T) {
+	for _, name := range []string{"a,b.py", "a:b.py", "a b=c.py", "é.py", "-x.py", "模型.py", strings.Repeat("x", 252) + ".py"} {
+		req := scriptRequest()
+		req.Script = "/x/" + name
+		planned, err := planOf(req, policy.Policy{})
+		require.NoError(t, err, name)
+		require.Equal(t, "/work/"+name, planned.Job.Command[1])
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(r *request)

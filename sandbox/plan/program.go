@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/policy"
@@ -54,12 +55,16 @@ func planCommand(req spec.Request, layout spec.Layout) ([]string, []spec.Bind, e
 }
 
 func checkScriptName(name string) error {
-	if name == "input" || name == "final" || len(name) > 200 ||
-		strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f || r == ':' || r == ',' }) {
-		return &policy.FieldError{Field: "script", Value: fmt.Sprintf("%.80q", name),
-			Rule: "cannot be used as a file name inside the container"}
+	rule := ""
+	switch {
+	case name == "input" || name == "final":
+		rule = "is the name of a directory that every program has: rename the file"
+	case strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name):
+		rule = "is a name with a control character, or not UTF-8: rename the file"
+	default:
+		return nil
 	}
-	return nil
+	return &policy.FieldError{Field: "script", Value: fmt.Sprintf("%.80q", name), Rule: rule}
 }
 
 func checkWords(words []string) error {

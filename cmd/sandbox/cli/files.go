@@ -14,7 +14,7 @@ type MountFlags struct{ texts []string }
 
 // Register adds the flag to a command.
 func (f *MountFlags) Register(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.texts, "mount", nil, "`SOURCE:TARGET`: file or directory that the program finds, read-only, at TARGET (below /work, /repo or /host; relative: to /work)")
+	flags.StringArrayVar(&f.texts, "mount", nil, "`SOURCE:TARGET`: file or directory that the program finds, read-only, at TARGET (below /work, /repo or /host; relative: to /work); the last colon ends SOURCE")
 }
 
 // Read returns the mounts. All problems are reported at once.
@@ -44,6 +44,11 @@ func parseMount(text string) (m spec.Mount, problem string) {
 		return m, "must be SOURCE:TARGET, such as data:/host/data"
 	}
 	m = spec.Mount{Source: text[:at], Target: text[at+1:]}
+	for _, dir := range []string{spec.WorkDir, spec.RepoDir, spec.HostDir} {
+		if strings.Contains(m.Source, ":"+dir+"/") {
+			return m, "a target has no colon: the last colon ends SOURCE"
+		}
+	}
 	if !strings.HasPrefix(m.Target, "/") {
 		m.Target = spec.WorkDir + "/" + strings.TrimPrefix(m.Target, "./")
 	}

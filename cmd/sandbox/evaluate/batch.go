@@ -24,7 +24,7 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/result"
 )
 
@@ -158,14 +158,27 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 		errs = append(errs, err)
 	}
 	for _, path := range paths {
-		script := evaluate.ScriptNamed(path)
-		if err := policy.CheckName("name", script.Name); err != nil {
-			errs = append(errs, &evaluate.FileError{Path: path, Rule: err.Error(), Err: err})
-			continue
-		}
-		listed = append(listed, script)
+		listed = append(listed, evaluate.ScriptNamed(path))
 	}
 	return listed, errors.Join(errs...)
+}
+
+// renamed says how scripts are called whose files have other names; empty for none.
+func renamed(listed []evaluate.ListedScript) string {
+	const most = 5
+	var names []string
+	for _, l := range listed {
+		if file := strings.TrimSuffix(filepath.Base(l.Script), ".py"); l.Name != file && l.Name == evaluate.ScriptNamed(l.Script).Name {
+			names = append(names, text.Fit(filepath.Base(l.Script), text.Most)+" is "+l.Name)
+		}
+	}
+	switch more := len(names) - most; {
+	case len(names) == 0:
+		return ""
+	case more > 0:
+		return "names: " + strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return "names: " + strings.Join(names, ", ")
 }
 
 // scriptPaths returns the scripts that arguments name: a directory stands for its *.py files. A path
@@ -247,6 +260,9 @@ func batch(ctx context.Context, a *cli.App, s settings.Settings, f batchFlags, a
 		return err
 	}
 	defer served.Close()
+	if note := renamed(listed); note != "" && !s.Quiet {
+		a.Say("%s", note)
+	}
 	view := cli.Hidden
 	if f.live {
 		view = cli.Shown

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -123,7 +122,7 @@ With several runs it is the highest of their codes.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.task, "task", "", "YAML `file` that describes the task (required)")
 	flags.StringVarP(&f.output, "output", "o", "", "working `directory` for the script and its final/ (default work/NAME)")
-	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: the file's, without .py)")
+	flags.StringVar(&f.name, "name", "", "`name` of the solution (default: made of the file's, without .py)")
 	flags.IntVarP(&f.parallel, "jobs", "j", 1, "run `N` seeds or repetitions at once")
 	flags.BoolVarP(&f.live, "live", "v", false, "show the output of the script while it runs (default at a terminal)")
 	f.register(cmd, "run `N` times, and show mean, deviation and 95 % interval")
@@ -189,7 +188,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(f.name, strings.TrimSuffix(filepath.Base(script), ".py"))
+	name := cmp.Or(f.name, evaluate.ScriptNamed(script).Name)
 	job := evaluate.Job{Script: text, File: script, Task: task, Timeout: s.Timeout(), Name: name, Workspace: cmp.Or(f.output, filepath.Join("work", name))}
 	if len(f.seeds) == 1 {
 		job.Seed = &f.seeds[0]

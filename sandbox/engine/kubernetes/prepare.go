@@ -65,6 +65,12 @@ func (e *adapter) create(ctx context.Context, p plan) error {
 		return &policy.FieldError{Field: "gpus", Value: strings.Join(gpus.Names(), ","), Rule: "names devices, and a pod can only ask for a number of GPUs",
 			Hint: "ask for a number of them, such as --gpus 1"}
 	}
+	for _, b := range p.class.Binds {
+		if strings.Contains(b.Target, ":") {
+			return &policy.FieldError{Field: b.Role, Value: fmt.Sprintf("%.200q", b.Target), Rule: "has a colon, which Kubernetes permits in no path of a mount",
+				Hint: "rename the file"}
+		}
+	}
 	p.config, p.window = e.config, e.config.Window
 	if p.class.Image.Digest == "" {
 		return &policy.FieldError{Field: "image", Value: p.class.Image.Reference, Rule: "has no digest: a pod needs an image of a registry",
