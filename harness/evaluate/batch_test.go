@@ -443,8 +443,8 @@ func TestRankTrials(t *testing.T) {
 	for name, rankings := range map[string][2]*trial.Ranking{
 		"of an older version":    {},
 		"no direction":           {{Task: "t", Valid: true}, {Task: "t", Valid: true}},
-		"of different tasks":     {{"t", "maximize", true, 0}, {"u", "maximize", true, 0}},
-		"of different direction": {{"t", "maximize", true, 0}, {"t", "minimize", true, 0}},
+		"of different tasks":     {{Task: "t", Direction: "maximize", Valid: true}, {Task: "u", Direction: "maximize", Valid: true}},
+		"of different direction": {{Task: "t", Direction: "maximize", Valid: true}, {Task: "t", Direction: "minimize", Valid: true}},
 	} {
 		a.Ranking, b.Ranking = rankings[0], rankings[1]
 		ranked, ranks := RankTrials([]trial.Result{a, b})

@@ -236,14 +236,17 @@ func (h *Harness) place(ctx context.Context, job Job) (p place, err error) {
 	if err != nil {
 		return p, err
 	}
-	if filepath.Base(job.Task.DataDir) == inputName {
+	if input != filepath.Join(base, inputName) || filepath.Base(job.Task.DataDir) == inputName {
 		h.log.LogAttrs(ctx, slog.LevelDebug, "data_dir is the input itself; its parent is the working directory", slog.String("cwd", base))
 	}
 	p.input = input
-	if job.Workspace == "" {
-		p.dir, err = SetupWorkingDirectory(base)
-	} else {
+	switch {
+	case job.Workspace != "":
 		p.dir, err = makeWorkspace(job.Workspace)
+	case input == filepath.Join(base, inputName):
+		p.dir, err = SetupWorkingDirectory(base)
+	default:
+		p.dir, err = base, makeFinal(base)
 	}
 	if err != nil {
 		return p, err

@@ -99,14 +99,14 @@ func TestLoadTaskRefuses(t *testing.T) {
 		"two documents":     {goodTask + "---\nx: 1\n", []string{"must be one document, has more"}},
 		"no YAML":           {"a: b: c\n", []string{"mapping values are not allowed"}},
 		"too large":         {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1048576 bytes"}},
-		"data missing":      {goodTask + "data_dir: nowhere\n", []string{"data_dir", "does not exist"}},
-		"data is a file":    {goodTask + "data_dir: other\n", []string{"data_dir", "is not a directory"}},
+		"data missing":      {goodTask + "data_dir: nowhere\n", []string{"data_dir", "nowhere\": does not exist"}},
+		"data dir empty":    {goodTask + "data_dir: input/empty\n", []string{"data_dir", "empty/input\": does not exist"}},
+		"data is a file":    {goodTask + "data_dir: task.yaml\n", []string{"data_dir", "task.yaml\": is not a directory"}},
 		"data without file": {goodTask, []string{"data_dir", "holds no file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.MkdirAll(filepath.Join(dir, "input", "empty"), 0o755))
-			writeFile(t, filepath.Join(dir, "other", "input"), "a file\n")
 			file := filepath.Join(dir, "task.yaml")
 			writeFile(t, file, test.text)
 			_, err := LoadTask(file)
@@ -125,6 +125,10 @@ func TestLoadTaskRefuses(t *testing.T) {
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
+	writeFile(t, "data/v2/train.csv", "x\n")
+	writeFile(t, "data/v2/input", "a file\n")
+	writeFile(t, "whole/input/train.csv", "x\n")
+	require.NoError(t, os.Mkdir("empty", 0o755))
 	for data, want := range map[string][2]string{
 		"":               {dir, filepath.Join(dir, "input")},
 		"./input":        {dir, filepath.Join(dir, "input")},
@@ -132,6 +136,9 @@ func TestFolders(t *testing.T) {
 		"comp/input/":    {filepath.Join(dir, "comp"), filepath.Join(dir, "comp", "input")},
 		"comp/inputs":    {filepath.Join(dir, "comp", "inputs"), filepath.Join(dir, "comp", "inputs", "input")},
 		"/data/in/input": {"/data/in", "/data/in/input"},
+		"data/v2":        {filepath.Join(dir, "data"), filepath.Join(dir, "data", "v2")},
+		"whole":          {filepath.Join(dir, "whole"), filepath.Join(dir, "whole", "input")},
+		"empty":          {filepath.Join(dir, "empty"), filepath.Join(dir, "empty", "input")},
 	} {
 		base, input, err := TaskDescription{DataDir: data}.Directories()
 		require.NoError(t, err)

@@ -51,8 +51,8 @@ type TaskDescription struct {
 	EvaluationMetric string          `json:"evaluation_metric" yaml:"evaluation_metric"`
 	MetricDirection  MetricDirection `json:"metric_direction" yaml:"metric_direction"`
 	Description      string          `json:"description" yaml:"description"`
-	// DataDir is the directory of the data, or the working directory that has the data as
-	// input/; see [TaskDescription.Directories]. Empty is ./input.
+	// DataDir is the directory of the data, or a working directory that has the data as input/; see
+	// [TaskDescription.Directories]. Empty is ./input.
 	DataDir string `json:"data_dir" yaml:"data_dir"`
 	// OutputDir is always ./final, where scripts find it. Empty means the same.
 	OutputDir string `json:"output_dir" yaml:"output_dir"`
@@ -108,11 +108,11 @@ func (t TaskDescription) problems() []error {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// Directories returns the working directory of the task and the directory of its data. A DataDir
-// whose last part is "input" is the data itself, and its parent the working directory; any
-// other is the working directory, and its input/ the data. (EX-015 gives data_dir to EX-001,
-// which appends input/, and the default of data_dir is ./input.) A relative DataDir is
-// relative to the current directory. It does not look at the disk.
+// Directories returns the working directory of the task and the directory of its data. A DataDir that
+// contains the directory input is the working directory, and so is one that is missing or empty: EX-015
+// gives data_dir to EX-001, which makes input/ in it. Any other DataDir, and each whose last part is
+// "input", is the data itself, and its parent the working directory. A relative DataDir is relative to the
+// current directory.
 func (t TaskDescription) Directories() (base, input string, err error) {
 	dir := t.DataDir
 	if dir == "" {
@@ -122,18 +122,35 @@ func (t TaskDescription) Directories() (base, input string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("data_dir %q: %w", dir, err)
 	}
-	if filepath.Base(abs) == inputName {
+	if filepath.Base(abs) == inputName || holdsData(abs) {
 		return filepath.Dir(abs), abs, nil
 	}
 	return abs, filepath.Join(abs, inputName), nil
 }
 
+// holdsData reports whether a directory has entries, and no directory input.
+func holdsData(dir string) bool {
+	if info, err := os.Stat(filepath.Join(dir, inputName)); err == nil && info.IsDir() {
+		return false
+	}
+	open, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer open.Close()
+	names, _ := open.Readdirnames(1) // an empty directory is an error, too
+	return len(names) > 0
+}
+
 // CheckData refuses a task whose data directory is missing, is not a directory, or contains no
 // file at any depth (AI-11): a search of hours should not begin without data.
 func (t TaskDescription) CheckData() error {
-	_, input, err := t.Directories()
+	base, input, err := t.Directories()
 	if err != nil {
 		return err
+	}
+	if info, err := os.Stat(base); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		input = base // the directory that the task names
 	}
 	info, err := os.Stat(input)
 	if errors.Is(err, fs.ErrNotExist) {

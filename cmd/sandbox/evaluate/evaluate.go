@@ -31,7 +31,7 @@ import (
 
 // fieldHints are the hints for the fields of an evaluation.
 var fieldHints = map[string]string{
-	"data_dir":      "name in the task file the directory of the data, called input, or the one that contains it",
+	"data_dir":      "name in the task file the directory of the data, or a directory that contains it as input/",
 	"answers":       "give a directory with --answers, apart from the data of the task",
 	"sample":        "give the CSV file with the right header, rows and IDs",
 	"submission":    "give the name of a file that the script leaves in ./final",
