@@ -65,7 +65,7 @@ func (h *Harness) Setup(ctx context.Context, task TaskDescription, timeout time.
 func (h *Harness) setup(ctx context.Context, task TaskDescription, timeout time.Duration, more map[string]string) (string, *Limits, error) {
 	x := execution{timeout: timeout}
 	var err error
-	if x.aliases, err = task.allAliases(); err != nil {
+	if x.aliases, err = task.allAliases(""); err != nil {
 		return "", nil, err
 	}
 	parts, _, err := h.parts(ctx, x, Result{})

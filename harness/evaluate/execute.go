@@ -90,10 +90,7 @@ func (h *Harness) request(x execution) (sandbox.Request, error) {
 	maps.Copy(req.Env, h.opts.Request.Env)
 	maps.Copy(req.Env, x.env)
 	req.Name = cmp.Or(x.name, req.Name)
-	own := slices.DeleteFunc(slices.Clone(x.aliases), func(a spec.Alias) bool { // those of the options win
-		return slices.ContainsFunc(req.Aliases, func(o spec.Alias) bool { return o.Name == a.Name })
-	})
-	req.Aliases = slices.Concat(req.Aliases, own)
+	req.Aliases = slices.Concat(req.Aliases, apartFrom(x.aliases, req.Aliases)) // those of the options win
 	return req, nil
 }
 

@@ -272,7 +272,7 @@ func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, r
 			h.log.LogAttrs(ctx, slog.LevelWarn, "the copy of a script is left behind", slog.String("path", private), slog.String("error", err.Error()))
 		}
 	}
-	aliases, aliasErr := job.Task.allAliases()
+	aliases, aliasErr := job.Task.allAliases(p.input)
 	pattern, patternErr := scorePattern(job.Task.ScorePattern)
 	if err := errors.Join(aliasErr, patternErr); err != nil {
 		remove()

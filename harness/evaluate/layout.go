@@ -3,6 +3,8 @@ package evaluate
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -29,23 +31,87 @@ var layouts = sync.OnceValue(func() map[string]map[string]string {
 // Layouts returns the names of the shipped layouts, sorted.
 func Layouts() []string { return slices.Sorted(maps.Keys(layouts())) }
 
+const (
+	// competitionPart of a name in a layout is the competition_id of the task.
+	competitionPart = "{competition}"
+	// entryPart stands for each entry of the data, if there are at most maxEntries.
+	entryPart  = "{entry}"
+	maxEntries = 200
+)
+
 // allAliases returns the further names of files of a task: those of its layout, and its own, which
-// win.
-func (t TaskDescription) allAliases() ([]spec.Alias, error) {
-	targets := map[string]string{}
+// win. input is the directory of the data; without it, names of its entries are left out. Data that contain
+// a directory called like the competition are arranged as the layout wants them, and appear as a whole.
+func (t TaskDescription) allAliases(input string) ([]spec.Alias, error) {
+	var own, all []spec.Alias
+	for _, name := range slices.Sorted(maps.Keys(t.Aliases)) {
+		own = append(own, spec.Alias{Name: strings.TrimPrefix(name, "./"), Target: strings.TrimPrefix(t.Aliases[name], "./")})
+	}
 	if t.Layout != "" {
 		known, ok := layouts()[t.Layout]
 		if !ok {
 			return nil, &policy.FieldError{Field: "layout", Value: shown(t.Layout), Rule: "must be one of " + text.List(Layouts())}
 		}
-		maps.Copy(targets, known)
+		entries := topOf(input)
+		arranged := slices.Contains(entries, t.CompetitionID)
+		var wholes []spec.Alias
+		for _, name := range slices.Sorted(maps.Keys(known)) {
+			dir := path.Dir(name)
+			switch {
+			case !strings.Contains(name, competitionPart):
+				all = append(all, each(name, known[name], entries)...)
+			case !isEntry(t.CompetitionID):
+				return nil, &policy.FieldError{Field: "competition_id", Value: shown(t.CompetitionID),
+					Rule: "must be the name of a directory: the layout " + t.Layout + " has one of that name"}
+			case arranged && path.Dir(dir) != "/":
+				wholes = append(wholes, spec.Alias{Name: dir, Target: known[name]})
+			case !arranged:
+				all = append(all, spec.Alias{Name: strings.ReplaceAll(name, competitionPart, t.CompetitionID), Target: known[name]})
+			}
+		}
+		all = slices.Concat(apartFrom(all, wholes), wholes)
 	}
-	for name, target := range t.Aliases {
-		targets[strings.TrimPrefix(name, "./")] = target
+	return slices.Concat(apartFrom(all, own), own), nil
+}
+
+// each returns an alias, or one for each entry of the data.
+func each(name, target string, entries []string) (all []spec.Alias) {
+	if !strings.Contains(name, entryPart) {
+		return []spec.Alias{{Name: name, Target: target}}
 	}
-	var aliases []spec.Alias
-	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		aliases = append(aliases, spec.Alias{Name: name, Target: strings.TrimPrefix(targets[name], "./")})
+	for _, entry := range entries {
+		all = append(all, spec.Alias{Name: strings.ReplaceAll(name, entryPart, entry), Target: strings.ReplaceAll(target, entryPart, entry)})
 	}
-	return aliases, nil
+	return all
+}
+
+// topOf returns the names in a directory that a link can have; none if there are too many, or if the
+// directory cannot be read, which its user reports.
+func topOf(dir string) []string {
+	if dir == "" {
+		return nil
+	}
+	open, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer open.Close()
+	names, err := open.Readdirnames(maxEntries + 1)
+	if err != nil || len(names) > maxEntries {
+		return nil
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(names, func(name string) bool { return !isEntry(name) })
+}
+
+// isEntry reports whether a text can be the name of a link or of a mount.
+func isEntry(name string) bool {
+	return name != "" && path.Base(name) == name && spec.CheckPath("alias", spec.WorkDir+"/"+name) == nil
+}
+
+// apartFrom returns the aliases that neither hold nor lie in one of others.
+func apartFrom(aliases, others []spec.Alias) []spec.Alias {
+	return slices.DeleteFunc(slices.Clone(aliases), func(a spec.Alias) bool {
+		return slices.ContainsFunc(others, func(o spec.Alias) bool { return spec.Within(a.Name, o.Name) || spec.Within(o.Name, a.Name) })
+	})
 }

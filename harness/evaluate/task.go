@@ -91,7 +91,7 @@ func (t TaskDescription) problems() []error {
 		new(TaskType).UnmarshalText([]byte(t.TaskType)),
 		new(DataModality).UnmarshalText([]byte(t.DataModality)),
 		t.MetricDirection.Check(),
-		errOf(t.allAliases()), errOf(scorePattern(t.ScorePattern)),
+		errOf(t.allAliases("")), errOf(scorePattern(t.ScorePattern)),
 	} {
 		if err != nil {
 			errs = append(errs, err)

@@ -1,7 +1,9 @@
 package evaluate
 
 import (
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -179,16 +181,54 @@ func TestScorePattern(t *testing.T) {
 func TestLayouts(t *testing.T) {
 	require.Equal(t, []string{"aide", "kaggle", "mle-bench"}, Layouts())
 	for _, name := range Layouts() {
-		aliases, err := TaskDescription{Layout: name}.allAliases()
+		aliases, err := TaskDescription{CompetitionID: "c", Layout: name}.allAliases("")
 		require.NoError(t, err)
 		require.NotEmpty(t, aliases)
 	}
-	_, err := TaskDescription{Layout: "x"}.allAliases()
+	_, err := TaskDescription{Layout: "x"}.allAliases("")
 	require.ErrorContains(t, err, "layout \"x\": must be one of aide, kaggle, mle-bench")
-	aliases, err := TaskDescription{Layout: "aide", Aliases: map[string]string{"./data": "./input", "working": "final/w"}}.allAliases()
+	aliases, err := TaskDescription{Layout: "aide", Aliases: map[string]string{"./data": "./input", "working": "final/w"}}.allAliases("")
 	require.NoError(t, err)
 	require.Len(t, aliases, 3)
 	require.Equal(t, "final/w", aliases[2].Target, "an alias of the task wins")
+}
+
+func TestKaggleLayout(t *testing.T) {
+	flat, arranged, many := t.TempDir(), t.TempDir(), t.TempDir()
+	writeFile(t, filepath.Join(flat, "train.csv"), "x")
+	writeFile(t, filepath.Join(flat, "images", "1.png"), "x")
+	writeFile(t, filepath.Join(flat, "a\nb"), "x")
+	writeFile(t, filepath.Join(arranged, "titanic", "train.csv"), "x")
+	writeFile(t, filepath.Join(arranged, "more.csv"), "x")
+	for i := range maxEntries + 1 {
+		writeFile(t, filepath.Join(many, strconv.Itoa(i)), "x")
+	}
+	const always = "/kaggle/working=final submission.csv=final/submission.csv"
+	for name, test := range map[string]struct {
+		input, want string
+		own         map[string]string
+	}{
+		"flat": {flat, "/input/images=input/images /input/titanic=input /input/train.csv=input/train.csv " +
+			"/kaggle/input/images=input/images /kaggle/input/titanic=input /kaggle/input/train.csv=input/train.csv " + always, nil},
+		"in a directory of the competition": {arranged, "/input/more.csv=input/more.csv /input/titanic=input/titanic /kaggle/input=input " + always, nil},
+		"many entries":                      {many, "/input/titanic=input /kaggle/input/titanic=input " + always, nil},
+		"aliases of the task":               {many, "/input/titanic=input /kaggle/input=input/a " + always, map[string]string{"/kaggle/input": "input/a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			aliases, err := TaskDescription{CompetitionID: "titanic", Layout: "kaggle", Aliases: test.own}.allAliases(test.input)
+			require.NoError(t, err)
+			var got []string
+			for _, a := range aliases {
+				got = append(got, a.Name+"="+a.Target)
+			}
+			slices.Sort(got)
+			require.Equal(t, test.want, strings.Join(got, " "))
+		})
+	}
+	for _, id := range []string{"a/b", "..", "", "a\nb"} {
+		_, err := TaskDescription{CompetitionID: id, Layout: "kaggle"}.allAliases("")
+		require.ErrorContains(t, err, "must be the name of a directory")
+	}
 }
 
 func TestSyntaxErrors(t *testing.T) {

@@ -36,10 +36,12 @@ func (a again) Command() string {
 func againOf(each record.Record) again {
 	job, class := each.Spec.Job, each.Spec.Class
 	for missing, there := range map[string]bool{
-		"a record without a plan":           len(job.Command) == 0,
-		"mounts":                            len(job.Mounts) > 0,
-		"working copies of directories":     len(job.Trees) > 0,
-		"links for the program":             len(job.Aliases) > 0,
+		"a record without a plan":       len(job.Command) == 0,
+		"mounts":                        len(job.Mounts) > 0,
+		"working copies of directories": len(job.Trees) > 0,
+		"further names of its files": len(job.Aliases) > 0 || slices.ContainsFunc(class.Binds, func(b spec.Bind) bool {
+			return b.Role == spec.RoleInput && b.Target != spec.InputDir
+		}),
 		"the values of secrets":             len(job.Secrets) > 0,
 		"hosts that it may reach":           job.Egress != nil,
 		"observation":                       job.Observe != nil,

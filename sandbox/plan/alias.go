@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,12 +17,20 @@ import (
 // files of a program.
 const linkDirBytes = 64 << 10
 
-// planAliases makes the names and targets of aliases absolute. It also returns the directories of
-// those names that are not in the working directory: the root is read-only, so each is a tmpfs.
-func planAliases(req spec.Request, layout spec.Layout) ([]spec.Alias, []spec.Tmpfs, error) {
+// aliasPlan holds the further names of a request: links, mounts of the input, and the directories of those
+// names that are not in the working directory. The root is read-only, so each is a tmpfs.
+type aliasPlan struct {
+	links []spec.Alias
+	binds []spec.Bind
+	dirs  []spec.Tmpfs
+}
+
+// planAliases makes the names and targets of aliases absolute.
+func planAliases(req spec.Request, layout spec.Layout) (aliasPlan, error) {
 	if n := len(req.Aliases); n > spec.MaxAliases {
-		return nil, nil, &policy.FieldError{Field: "alias", Value: fmt.Sprintf("%d names", n), Rule: fmt.Sprintf("must be at most %d", spec.MaxAliases)}
+		return aliasPlan{}, &policy.FieldError{Field: "alias", Value: fmt.Sprintf("%d names", n), Rule: fmt.Sprintf("must be at most %d", spec.MaxAliases)}
 	}
+	var plan aliasPlan
 	var aliases []spec.Alias
 	var dirs []string
 	var errs []error
@@ -43,24 +52,58 @@ func planAliases(req spec.Request, layout spec.Layout) ([]spec.Alias, []spec.Tmp
 		}
 	}
 	slices.SortFunc(aliases, func(a, b spec.Alias) int { return spec.ByDepth(a.Name, b.Name) })
-	return aliases, linkDirs(dirs, aliases), errors.Join(errs...)
+	for _, a := range aliases {
+		if mountable(a, layout) {
+			plan.binds = append(plan.binds, spec.Bind{Role: spec.RoleInput, Target: a.Name, ReadOnly: true})
+		} else {
+			plan.links = append(plan.links, a)
+		}
+	}
+	plan.dirs = linkDirs(dirs, aliases, plan.binds)
+	return plan, errors.Join(errs...)
+}
+
+// mountable reports whether an alias is a second mount of the input, which a walk through directories enters
+// as it enters no link. A mount would show what masks and mounts of the request hide in the input.
+func mountable(a spec.Alias, layout spec.Layout) bool {
+	if a.Target != spec.InputDir || spec.Within(a.Name, spec.WorkDir) || layout.Claim != nil {
+		return false
+	}
+	inside := func(target string) bool { return spec.Below(target, spec.InputDir) }
+	return !slices.ContainsFunc(layout.Entries, func(e spec.Entry) bool { return inside(e.Target) }) &&
+		!slices.ContainsFunc(layout.Masks, func(m spec.Mask) bool { return inside(m.Target) })
 }
 
 // linkDirs returns a tmpfs for each directory that lies in no other one, with an inode for
-// everything that is made in it.
-func linkDirs(dirs []string, aliases []spec.Alias) []spec.Tmpfs {
+// everything that is made in it. The directory of a mount has one of its own: the engine makes what leads to
+// a mount, and no program could make a link there.
+func linkDirs(dirs []string, aliases []spec.Alias, binds []spec.Bind) []spec.Tmpfs {
 	slices.SortFunc(dirs, spec.ByDepth)
-	var all []spec.Tmpfs
+	var targets []string
 	for _, dir := range dirs {
-		if slices.ContainsFunc(all, func(t spec.Tmpfs) bool { return spec.Within(dir, t.Target) }) {
-			continue
+		holdsMount := slices.ContainsFunc(binds, func(b spec.Bind) bool { return path.Dir(b.Target) == dir })
+		if !slices.ContainsFunc(targets, func(t string) bool { return t == dir || !holdsMount && spec.Below(dir, t) }) {
+			targets = append(targets, dir)
 		}
+	}
+	// holder is the deepest of the directories above a path.
+	holder := func(of string) (deepest string) {
+		for _, t := range targets {
+			if spec.Below(of, t) && len(t) > len(deepest) {
+				deepest = t
+			}
+		}
+		return deepest
+	}
+	var all []spec.Tmpfs
+	for _, dir := range targets {
 		made := map[string]bool{dir: true}
 		for _, a := range aliases {
 			for at := a.Name; spec.Below(at, dir); at = path.Dir(at) {
-				made[at] = true
+				made[at] = made[at] || holder(at) == dir
 			}
 		}
+		maps.DeleteFunc(made, func(_ string, here bool) bool { return !here })
 		all = append(all, spec.Tmpfs{Target: dir, SizeBytes: linkDirBytes, Inodes: int64(len(made))})
 	}
 	return all

@@ -15,6 +15,7 @@ func TestAliases(t *testing.T) {
 	for name, test := range map[string]struct {
 		asked   []spec.Alias
 		aliases []spec.Alias
+		mounts  []string
 		tmpfs   []spec.Tmpfs
 		refused string
 	}{
@@ -25,8 +26,16 @@ func TestAliases(t *testing.T) {
 		},
 		"absolute": {
 			asked:   []spec.Alias{alias("/kaggle/input/titanic", "input"), alias("/kaggle/working", "."), alias("/home/data", "input/x")},
-			aliases: []spec.Alias{alias("/home/data", "/work/input/x"), alias("/kaggle/working", "/work"), alias("/kaggle/input/titanic", "/work/input")},
-			tmpfs:   []spec.Tmpfs{{Target: "/home", SizeBytes: linkDirBytes, Inodes: 2}, {Target: "/kaggle", SizeBytes: linkDirBytes, Inodes: 4}},
+			aliases: []spec.Alias{alias("/home/data", "/work/input/x"), alias("/kaggle/working", "/work")},
+			mounts:  []string{"/kaggle/input/titanic"},
+			tmpfs: []spec.Tmpfs{{Target: "/home", SizeBytes: linkDirBytes, Inodes: 2}, {Target: "/kaggle", SizeBytes: linkDirBytes, Inodes: 3},
+				{Target: "/kaggle/input", SizeBytes: linkDirBytes, Inodes: 2}},
+		},
+		"links beside a mount": {
+			asked:   []spec.Alias{alias("/k/input/train.csv", "input/train.csv"), alias("/k/input/slug", "input"), alias("/k/input/deep/x", "input/x")},
+			aliases: []spec.Alias{alias("/k/input/train.csv", "/work/input/train.csv"), alias("/k/input/deep/x", "/work/input/x")},
+			mounts:  []string{"/k/input/slug"},
+			tmpfs:   []spec.Tmpfs{{Target: "/k/input", SizeBytes: linkDirBytes, Inodes: 5}},
 		},
 		"no target":                      {asked: []spec.Alias{alias("x", "")}, refused: "the target must be"},
 		"another target":                 {asked: []spec.Alias{alias("x", "inputs")}, refused: "the target must be"},
@@ -53,7 +62,7 @@ func TestAliases(t *testing.T) {
 			req := spec.Request{Script: "/srv/main.py", Mounts: []spec.Mount{{Source: "/srv/one", Target: "/work/lib/one"}}, Aliases: test.asked}
 			layout, err := spec.NewLayout(req)
 			require.NoError(t, err)
-			aliases, tmpfs, err := planAliases(req, layout)
+			plan, err := planAliases(req, layout)
 			if test.refused != "" {
 				var refused *policy.FieldError
 				require.ErrorAs(t, err, &refused)
@@ -62,14 +71,38 @@ func TestAliases(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, test.aliases, aliases)
-			require.Equal(t, test.tmpfs, tmpfs)
+			require.Equal(t, test.aliases, plan.links)
+			require.Equal(t, test.tmpfs, plan.dirs)
+			var mounts []string
+			for _, b := range plan.binds {
+				require.Equal(t, spec.Bind{Role: spec.RoleInput, Target: b.Target, ReadOnly: true}, b)
+				mounts = append(mounts, b.Target)
+			}
+			require.Equal(t, test.mounts, mounts)
 		})
 	}
 	var many []spec.Alias
 	for i := range spec.MaxAliases + 1 {
 		many = append(many, alias(fmt.Sprint("x", i), "input"))
 	}
-	_, _, err := planAliases(spec.Request{Aliases: many}, spec.Layout{})
-	require.ErrorContains(t, err, "must be at most 64")
+	_, err := planAliases(spec.Request{Aliases: many}, spec.Layout{})
+	require.ErrorContains(t, err, "must be at most 512")
+}
+
+// TestAliasesShowNothingHidden: a second mount of the input would show what the first one hides.
+func TestAliasesShowNothingHidden(t *testing.T) {
+	for name, req := range map[string]spec.Request{
+		"a mask":   {Input: "/srv/data", Masks: []string{"/work/input/secret"}},
+		"a mount":  {Input: "/srv/data", Mounts: []spec.Mount{{Source: "/srv/one", Target: "/work/input/one"}}},
+		"a volume": {Input: "pvc://data/x"},
+		"a canary": {Input: "/srv/data", Observe: &spec.Observe{Canaries: []string{"/work/input/secret"}}},
+	} {
+		req.Aliases = []spec.Alias{{Name: "/data/all", Target: "input"}}
+		layout, err := spec.NewLayout(req)
+		require.NoError(t, err, name)
+		plan, err := planAliases(req, layout)
+		require.NoError(t, err, name)
+		require.Empty(t, plan.binds, name)
+		require.Len(t, plan.links, 1, name)
+	}
 }

@@ -43,7 +43,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, err)
 	mounts, err := planMounts(layout)
 	errs = append(errs, err, checkClaim(layout, host))
-	aliases, linkDirs, err := planAliases(req, layout)
+	aliases, err := planAliases(req, layout)
 	errs = append(errs, err)
 	workDir, err := planWorkDir(req, layout, mounts.masks)
 	errs = append(errs, err)
@@ -92,8 +92,8 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			Tmpfs: append([]spec.Tmpfs{
 				{Target: spec.TmpDir, SizeBytes: int64(limits.Tmp), Inodes: tmpfsInodes},
 				{Target: spec.WorkDir, SizeBytes: int64(limits.Scratch), Inodes: tmpfsInodes},
-			}, linkDirs...),
-			Binds:    append(binds, mounts.binds...),
+			}, aliases.dirs...),
+			Binds:    slices.Concat(binds, mounts.binds, aliases.binds),
 			Masks:    mounts.masks,
 			Env:      baseEnv(limits.CPUs, gpus),
 			Log:      spec.BoundedLog(),
@@ -104,7 +104,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			RunID: req.ID, Name: req.Name, Labels: maps.Clone(req.Labels),
 			Command: command, Env: spec.SortedEnv(clockEnv(req.FakeClock, limits.Timeout, req.Env)), NoDeadlineEnv: req.NoDeadline || req.FakeClock != nil, Secrets: secrets,
 			Script: layout.Script, ScriptFrom: req.ScriptFrom, Input: layout.Input(), Final: layout.Final,
-			Mounts: mounts.hosts, Trees: mounts.trees, Aliases: aliases,
+			Mounts: mounts.hosts, Trees: mounts.trees, Aliases: aliases.links,
 			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
 			SoftTimeoutSeconds: limits.SoftTimeout.Seconds(), SoftSignal: softSignal, StopWhen: slices.Clone(req.StopWhen),
 			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(), OrphanLimitSeconds: pol.OrphanTimeout.Seconds(),

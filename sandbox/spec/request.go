@@ -150,7 +150,8 @@ type Mount struct {
 // path below one of them; it need not exist. Name is a path in the working directory
 // (submission.csv), or an absolute path (/kaggle/input). The directory of an absolute name then
 // has nothing but aliases, and a program cannot create files in it; its target may also be ".",
-// the working directory.
+// the working directory. An absolute name of the whole input is a mount and not a link, unless the
+// input is a volume, or something is mounted or hidden in it.
 //
 // A program that replaces the link, such as by os.replace, no longer writes to the target.
 type Alias struct {
@@ -159,7 +160,7 @@ type Alias struct {
 }
 
 // MaxAliases bounds the aliases of a run.
-const MaxAliases = 64
+const MaxAliases = 512
 
 // Tree is a directory that a program may change, at Target, an absolute path in the
 // container. It starts as a copy of the host directory Source, or empty if Source is empty.
