@@ -171,7 +171,7 @@ func Submission(info submission.File, check *submission.Check) string {
 	switch {
 	case info.Exists && info.RowCount != nil:
 		shown = fmt.Sprintf("%s: %s, %s\n", info.Path, text.Size(info.SizeBytes), text.Count(int(*info.RowCount), "row"))
-	case info.Problem != "":
+	case info.Problem != "" && check == nil: // otherwise the check says it
 		shown = info.Path + ": " + info.Problem + "\n"
 	}
 	if check != nil && info.RowCount != nil && check.OK && check.Rows != *info.RowCount {

@@ -368,6 +368,9 @@ func NewSubmission(a *cli.App) *cobra.Command {
 there, its size and its rows. With --sample its header, its number of rows and its
 IDs are compared with those of a sample; files of any size are read piece by piece.
 
+Notes are about values that are missing (such as nan), infinite or not a number where the
+sample has numbers. A sample with one column has no IDs, unless --id-column names it.
+
 Rows are lines that are not blank, less the header; with --sample records are compared,
 of which one in quotes may have several lines.
 

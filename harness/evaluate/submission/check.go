@@ -10,8 +10,11 @@ import (
 	"hash/maphash"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/text"
@@ -25,7 +28,8 @@ type Rule struct {
 	Name string
 	// Sample is a CSV file with the right header, rows and IDs.
 	Sample string
-	// IDColumn is the column of the IDs; empty is the first one of the sample.
+	// IDColumn is the column of the IDs; empty is the first one of the sample. A sample with one column
+	// has no IDs then.
 	IDColumn string
 	// SameOrder demands the IDs in the order of the sample.
 	SameOrder bool
@@ -89,10 +93,17 @@ func (r Rule) openSample() (*table, error) {
 	var sample *table
 	if err == nil {
 		sample = newTable("sample", file)
-		if err = sample.readHeader(); err == nil && r.IDColumn != "" {
+		err = sample.readHeader()
+		switch {
+		case err != nil:
+		case r.IDColumn != "":
 			if sample.column = slices.Index(sample.header, r.IDColumn); sample.column < 0 {
 				err = fmt.Errorf("has no column %s", shown(r.IDColumn))
 			}
+		case len(sample.header) == 1 && r.SameOrder:
+			err = errors.New("has one column, so no IDs with an order: name the column of the IDs, or leave out that their order counts")
+		case len(sample.header) == 1:
+			sample.column = -1
 		}
 		if err != nil {
 			_ = file.Close() // was only read
@@ -123,7 +134,7 @@ func (r Rule) Check(ctx context.Context, workingDir string) Check {
 	case info.Problem != "":
 		c.problem("%s: %s", name, info.Problem)
 	case !info.Exists:
-		c.problem("%s: there is no such file", name)
+		c.problem("%s: there is no such file; the script must write ./final/%s", name, name)
 	default:
 		defer file.Close()
 		c.ours, c.theirs = newTable(name, file), theirs
@@ -169,20 +180,126 @@ func (c *comparison) headers() bool {
 	}
 	got, want := c.ours.header, c.theirs.header
 	switch {
-	case errors.Is(err, errOnlyCR) || errors.Is(err, errEmpty):
+	case errors.Is(err, errEmpty):
+		c.problem("%s: is empty: it must have the header %s and the rows of the sample", c.ours.name, shown(strings.Join(want, ",")))
+		return false
+	case errors.Is(err, errOnlyCR):
 		c.problem("%s: %v", c.ours.name, err)
 		return false
 	case err != nil:
 		c.problem("%v", err)
 		return false
 	case !slices.Equal(got, want):
-		c.problem("line 1: the header is %s, the sample's is %s", shown(strings.Join(got, ",")), shown(strings.Join(want, ",")))
+		c.problem("line 1: the header is %s, the sample's is %s%s", shown(strings.Join(got, ",")), shown(strings.Join(want, ",")), headerAdvice(got, want))
+	}
+	c.watch()
+	if c.theirs.column < 0 {
+		c.Notes = append(c.Notes, "the sample has one column, so no IDs: header, number of rows and values were looked at; if the column has the IDs, name it as their column")
+		c.ours.column = -1
+		return slices.Equal(got, want)
 	}
 	id := want[c.theirs.column]
 	if c.ours.column = slices.Index(got, id); c.ours.column < 0 {
 		c.problem("line 1: there is no column %s", shown(id))
 	}
 	return c.ours.column >= 0
+}
+
+// headerAdvice says how to correct a header that differs from the sample's in a known way; empty for others.
+func headerAdvice(got, want []string) string {
+	plain := func(names []string) []string {
+		var all []string
+		for _, name := range names {
+			all = append(all, strings.ToLower(strings.TrimSpace(name)))
+		}
+		return all
+	}
+	sorted := func(names []string) []string { return slices.Sorted(slices.Values(names)) }
+	separated := func(by string) bool { return len(got) == 1 && slices.Equal(strings.Split(got[0], by), want) }
+	switch {
+	case len(got) == len(want)+1 && (got[0] == "" || got[0] == "Unnamed: 0") && slices.Equal(got[1:], want):
+		return ": the first column is an index; write the file without it (index=False)"
+	case separated(";") || separated("\t"):
+		return ": separate the columns by commas"
+	case strings.HasPrefix(got[0], "\x1f\x8b"):
+		return ": the file is compressed (gzip); write it as plain text"
+	case strings.HasPrefix(got[0], "\xff\xfe") || strings.HasPrefix(got[0], "\xfe\xff"):
+		return ": the file is UTF-16; write it as UTF-8"
+	case slices.Equal(plain(got), plain(want)):
+		return ": the names must be the same, also in case and blanks"
+	case slices.Equal(sorted(got), sorted(want)):
+		return ": write the columns in the order of the sample"
+	}
+	return ""
+}
+
+// watch looks at the values of the columns that both files have, those of the IDs apart.
+func (c *comparison) watch() {
+	for at, name := range c.theirs.header {
+		if i := slices.Index(c.ours.header, name); i >= 0 && at != c.theirs.column {
+			c.ours.values, c.theirs.values = append(c.ours.values, values{column: i}), append(c.theirs.values, values{column: at})
+		}
+	}
+}
+
+// valueNotes adds notes on values of which the sample has none in their columns.
+func (c *comparison) valueNotes() {
+	for i, ours := range c.ours.values {
+		theirs, name := c.theirs.values[i], shown(c.ours.header[ours.column])
+		note := func(got, want kindOf, what, advice string) {
+			if got.count > 0 && want.count == 0 {
+				verb := "are"
+				if got.count == 1 {
+					verb = "is"
+				}
+				c.Notes = append(c.Notes, fmt.Sprintf("column %s: %s %s %s, first %s in line %d: %s", name, text.Count(got.count, "value"), verb, what, shown(got.first), got.line, advice))
+			}
+		}
+		note(ours.missing, theirs.missing, "missing", "write a prediction for each row")
+		note(ours.infinite, theirs.infinite, "infinite", "write finite numbers")
+		note(ours.garbled, theirs.garbled, "not UTF-8", "write the file as UTF-8")
+		if theirs.words.count == 0 && theirs.numbers > 0 {
+			note(ours.words, theirs.words, "not a number", "the sample has numbers there")
+		}
+	}
+}
+
+// values counts the values of a column by their kinds.
+type values struct {
+	column                            int
+	missing, infinite, garbled, words kindOf
+	numbers                           int64
+}
+
+// kindOf counts values of one kind, and keeps the first.
+type kindOf struct {
+	count int64
+	first string
+	line  int
+}
+
+// missingWords are the values that libraries for tables read as missing.
+var missingWords = []string{"", "nan", "na", "n/a", "<na>", "null", "none", "nat"}
+
+// see counts a value.
+func (v *values) see(value string, line int) {
+	word := strings.ToLower(strings.TrimSpace(value))
+	number, err := strconv.ParseFloat(word, 64)
+	kind := &v.words
+	switch {
+	case !utf8.ValidString(value):
+		kind = &v.garbled
+	case slices.Contains(missingWords, word) || err == nil && math.IsNaN(number):
+		kind = &v.missing
+	case err == nil && math.IsInf(number, 0):
+		kind = &v.infinite
+	case err == nil || errors.Is(err, strconv.ErrRange) || word == "true" || word == "false":
+		v.numbers++
+		return
+	}
+	if kind.count++; kind.count == 1 {
+		kind.first, kind.line = strings.Clone(value[:min(len(value), maxRecord>>10)]), line
+	}
 }
 
 // records compares the records side by side, and then their numbers and the IDs as a whole.
@@ -203,9 +320,10 @@ func (c *comparison) records(ctx context.Context) {
 			return
 		}
 		if !c.ours.ended && !c.theirs.ended && got != want && disorder == "" {
-			disorder = fmt.Sprintf("line %d: the ID is %s, the sample's is %s", c.ours.line, shown(got), shown(want))
+			disorder = fmt.Sprintf("line %d: the ID is %s, the sample's is %s%s", c.ours.line, shown(got), shown(want), idAdvice(got, want))
 		}
 	}
+	c.valueNotes()
 	if c.ours.rows != c.theirs.rows {
 		c.problem("%s, expected %d", text.Count(c.ours.rows, "row"), c.theirs.rows)
 	}
@@ -220,6 +338,16 @@ func (c *comparison) records(ctx context.Context) {
 	}
 }
 
+// idAdvice says that two IDs are one number in two forms; empty if they are not.
+func idAdvice(got, want string) string {
+	a, errA := strconv.ParseFloat(got, 64)
+	b, errB := strconv.ParseFloat(want, 64)
+	if errA != nil || errB != nil || a != b {
+		return ""
+	}
+	return ", the same number in another form: read and write the IDs as text"
+}
+
 // table reads a CSV file record by record.
 type table struct {
 	name   string
@@ -229,7 +357,8 @@ type table struct {
 	csv    *csv.Reader
 	mark   bool // the file begins with a byte order mark
 	header []string
-	column int // of the IDs
+	column int // of the IDs; -1 for none
+	values []values
 	line   int
 	rows   int64
 	ended  bool
@@ -316,7 +445,12 @@ func (t *table) id(seed maphash.Seed, report func(format string, args ...any)) (
 	if len(record) != len(t.header) {
 		report("%s line %d: %d fields, the header has %d", t.name, t.line, len(record), len(t.header))
 	}
-	if t.column < len(record) {
+	for i := range t.values {
+		if at := t.values[i].column; at < len(record) {
+			t.values[i].see(record[at], t.line)
+		}
+	}
+	if t.column >= 0 && t.column < len(record) {
 		id = strings.Clone(record[t.column])
 	}
 	t.sum += maphash.String(seed, id)

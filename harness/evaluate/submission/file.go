@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
@@ -29,8 +30,8 @@ type File struct {
 	// Exists reports whether final/ contains a regular file of the name. A link counts as
 	// missing, as for the outputs of a run.
 	Exists bool `json:"exists"`
-	// Problem says why something of the name is not a submission, such as "is a directory, not a
-	// file"; empty when there is nothing of the name.
+	// Problem says why there is no submission: "is a directory, not a file", or "does not exist" with the
+	// names of other files there. It is empty for a submission, and when final/ does not exist.
 	Problem string `json:"problem"`
 	// Path is the absolute path at which the file is or should be.
 	Path string `json:"path"`
@@ -93,12 +94,36 @@ func open(workingDir, name string) (*os.File, File, error) {
 		}
 		return nil, info, nil
 	case errors.Is(err, fs.ErrNotExist):
+		info.Problem = missing(dir, name)
 		return nil, info, nil
 	case err != nil:
 		return nil, info, &sandbox.PathError{Field: "submission", Path: info.Path, Rule: "cannot be read", Err: fsx.Cause(err)}
 	}
 	info.Exists, info.SizeBytes = true, stat.Size()
 	return file, info, nil
+}
+
+// missing says which files a directory has instead of one of the name; empty if there is no directory.
+func missing(dir, name string) string {
+	const most, few = 1000, 3 // entries that are read, and names that are shown
+	open, err := os.Open(dir)
+	if err != nil {
+		return ""
+	}
+	defer open.Close()
+	entries, _ := open.Readdirnames(most) // an error is an empty directory
+	slices.Sort(entries)
+	has := "is empty"
+	if len(entries) > 0 {
+		var names []string
+		for _, entry := range entries[:min(len(entries), few)] {
+			names = append(names, shown(entry))
+		}
+		if has = "has " + strings.Join(names, ", "); len(entries) > few {
+			has += " and more"
+		}
+	}
+	return "does not exist, and ./final " + has + ": the script must write ./final/" + text.Fit(name, text.Most)
 }
 
 func nameOr(name string) string { return cmp.Or(name, DefaultName) }

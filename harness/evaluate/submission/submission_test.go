@@ -73,6 +73,9 @@ func TestSubmissionThatIsNotThere(t *testing.T) {
 	} {
 		info, err := Info(dir, name)
 		require.NoError(t, err, name)
+		if problem == "" {
+			problem = `does not exist, and ./final has "folder.csv", "link.csv", "other.csv" and more: the script must write ./final/` + name
+		}
 		require.Equal(t, File{Path: filepath.Join(dir, "final", name), Problem: problem}, info)
 		if problem != "" {
 			sample := filepath.Join(dir, "final", "other.csv")
@@ -85,6 +88,12 @@ func TestSubmissionThatIsNotThere(t *testing.T) {
 	info, err := Info(filepath.Join(dir, "nowhere"), "")
 	require.NoError(t, err)
 	require.False(t, info.Exists)
+	require.Empty(t, info.Problem)
+	empty := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(empty, "final"), 0o755))
+	info, err = Info(empty, "")
+	require.NoError(t, err)
+	require.Equal(t, "does not exist, and ./final is empty: the script must write ./final/submission.csv", info.Problem)
 	for _, name := range []string{"../x.csv", "/x.csv", ".", "a/../../b", `a\b`, "a\x00b"} {
 		_, err := Info(dir, name)
 		require.ErrorContains(t, err, "must be the name of a file", name)
@@ -108,10 +117,21 @@ func TestCheckSubmission(t *testing.T) {
 		rows     int64
 	}{
 		"as the sample":         {text: "id,label\n1,5\n2,6\n3,7\n", rows: 3},
-		"quotes and CR LF":      {text: "\"id\",\"label\"\r\n\"1\",\"a\nb\"\r\n2,\"\"\r\n3,x\r\n", rows: 3},
+		"quotes and CR LF":      {text: "\"id\",\"label\"\r\n\"1\",\"1\"\r\n2,\"2\"\r\n3,3\r\n", rows: 3},
+		"a missing value":       {text: "id,label\n1,5\n2,\n3,NaN\n", note: `column "label": 2 values are missing, first "" in line 3: write a prediction for each row`, rows: 3},
+		"an infinite value":     {text: "id,label\n1,5\n2,-inf\n3,7\n", note: `column "label": 1 value is infinite, first "-inf" in line 3: write finite numbers`, rows: 3},
+		"texts for numbers":     {text: "id,label\n1,cat\n2,True\n3,7\n", note: `column "label": 1 value is not a number, first "cat" in line 2: the sample has numbers there`, rows: 3},
+		"a value of lines":      {text: "id,label\n1,\"a\nb\"\n2,2\n3,3\n", note: `first "a\nb" in line 2`, rows: 3},
+		"not UTF-8":             {text: "id,label\n1,caf\xe9\n2,2\n3,3\n", note: "1 value is not UTF-8", rows: 3},
+		"an index":              {text: ",id,label\n0,1,5\n1,2,6\n2,3,7\n", problems: []string{"the first column is an index; write the file without it (index=False)"}, rows: 3},
+		"semicolons":            {text: "id;label\n1;5\n", problems: []string{"separate the columns by commas", "no column"}},
+		"compressed":            {text: "\x1f\x8b\b\x00", problems: []string{"the file is compressed", "no column"}},
+		"UTF-16":                {text: "\xff\xfei\x00d\x00", problems: []string{"the file is UTF-16", "no column"}},
+		"another case":          {text: "Id, label\n1,5\n", problems: []string{"the names must be the same", "no column"}},
+		"IDs as numbers":        {text: "id,label\n1.0,5\n2.0,6\n3.0,7\n", problems: []string{`the ID is "1.0", the sample's is "1", the same number in another form`}, rows: 3},
 		"another header":        {text: "id,target\n1,5\n2,6\n3,7\n", problems: []string{`line 1: the header is "id,target", the sample's is "id,label"`}, rows: 3},
 		"no ID column":          {text: "key,label\n1,5\n", problems: []string{`the header is "key,label"`, `line 1: there is no column "id"`}},
-		"columns swapped":       {text: "label,id\n5,1\n6,2\n7,3\n", problems: []string{`the header is "label,id"`}, rows: 3},
+		"columns swapped":       {text: "label,id\n5,1\n6,2\n7,3\n", problems: []string{`the sample's is "id,label": write the columns in the order of the sample`}, rows: 3},
 		"too few rows":          {text: "id,label\n1,5\n2,6\n", problems: []string{"2 rows, expected 3"}, rows: 2},
 		"too many rows":         {text: "id,label\n1,5\n2,6\n3,7\n4,8\n", problems: []string{"4 rows, expected 3"}, rows: 4},
 		"no rows":               {text: "id,label\n", problems: []string{"0 rows, expected 3"}},
@@ -125,12 +145,12 @@ func TestCheckSubmission(t *testing.T) {
 		"lines with CR":         {text: "id,label\r1,5\r2,6\r3,7\r", problems: []string{"submission.csv: its lines end with CR alone; they must end with LF"}},
 		"CR in a quoted name":   {text: "\"id\rx\",label\n1,5\n", problems: []string{`line 1: the header is "id\rx,label"`, "no column"}},
 		"a byte order mark":     {text: "\ufeffid,label\n1,5\n2,6\n3,7\n", note: "byte order mark", rows: 3},
-		"empty":                 {text: "", problems: []string{"submission.csv: is empty"}},
+		"empty":                 {text: "", problems: []string{`submission.csv: is empty: it must have the header "id,label" and the rows of the sample`}},
 		"a quote in the middle": {text: "id,label\n1,5\n2,a\"b\n3,7\n", problems: []string{"submission.csv line 3:"}, rows: 1},
 		"an open quote":         {text: "id,label\n1,\"5\n2,6\n3,7\n", problems: []string{"submission.csv line"}},
 		"an endless quote":      {text: "id,label\n1,5\n2,\"" + strings.Repeat("x\n", 2<<20), problems: []string{"after line 2: a record takes more than 1MiB; is a quote not closed?"}, rows: 1},
 		"a control character":   {text: "id\x1b[2J,label\n1,5\n2,6\n3,7\n", problems: []string{`"id\x1b[2J,label"`, "no column"}},
-		"another name":          {text: sample, rule: Rule{Name: "other.csv"}, problems: []string{"other.csv: there is no such file"}},
+		"another name":          {text: sample, rule: Rule{Name: "other.csv"}, problems: []string{`other.csv: does not exist, and ./final has "submission.csv": the script must write ./final/other.csv`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := finalWith(t, "submission.csv", test.text)
@@ -147,6 +167,37 @@ func TestCheckSubmission(t *testing.T) {
 			require.Equal(t, test.rows, check.Rows)
 		})
 	}
+}
+
+// TestSampleWithOneColumn: it has predictions and no IDs, unless somebody says that they are.
+func TestSampleWithOneColumn(t *testing.T) {
+	for name, test := range map[string]struct {
+		text     string
+		column   string
+		problems []string
+		notes    int
+	}{
+		"other predictions": {text: "y\n1\n2\n", notes: 1},
+		"missing":           {text: "y\n1\nnan\n", notes: 2},
+		"rows":              {text: "y\n1\n", problems: []string{"1 row, expected 2"}, notes: 1},
+		"header":            {text: "x\n1\n2\n", problems: []string{`the header is "x"`}, notes: 1},
+		"named as the IDs":  {text: "y\n1\n2\n", column: "y", problems: []string{"the IDs are not the sample's"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := finalWith(t, "submission.csv", test.text)
+			rule := Rule{Sample: filepath.Join(dir, "sample.csv"), IDColumn: test.column}
+			treetest.File(t, rule.Sample, "y\n0\n0\n")
+			check := rule.Check(t.Context(), dir)
+			require.Len(t, check.Problems, len(test.problems), "%q", check.Problems)
+			for i, want := range test.problems {
+				require.Contains(t, check.Problems[i], want)
+			}
+			require.Len(t, check.Notes, test.notes, "%q", check.Notes)
+		})
+	}
+	sample := filepath.Join(t.TempDir(), "sample.csv")
+	treetest.File(t, sample, "y\n0\n")
+	require.ErrorContains(t, Rule{Sample: sample, SameOrder: true}.CheckSample(), "has one column, so no IDs with an order")
 }
 
 func TestCheckSubmissionBounds(t *testing.T) {
