@@ -90,7 +90,7 @@ func TestCacheMisses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runner := echo()
 			opts := Options{Cache: t.TempDir(), Submission: &submission.Rule{Sample: filepath.Join(t.TempDir(), "s.csv")}}
-			writeFile(t, opts.Submission.Sample, "x")
+			writeFile(t, opts.Submission.Sample, "id,x")
 			opts.Grader, _ = newGrader(t, nil)
 			opts.Grader.Image = "graders"
 			writeFile(t, opts.Grader.Script, "score 0.5")

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/evalbox/evalbox/configs"
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/strict"
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
@@ -91,17 +92,26 @@ func topOf(dir string) []string {
 	if dir == "" {
 		return nil
 	}
-	open, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer open.Close()
-	names, err := open.Readdirnames(maxEntries + 1)
-	if err != nil || len(names) > maxEntries {
+	names := firstNames(dir, maxEntries+1)
+	if len(names) > maxEntries {
 		return nil
 	}
 	slices.Sort(names)
 	return slices.DeleteFunc(names, func(name string) bool { return !isEntry(name) })
+}
+
+// firstNames returns at most n names in a directory, in no order; none if it cannot be read.
+func firstNames(dir string, n int) (names []string) {
+	_ = fsx.InRoot(dir, func(root *os.Root) error {
+		open, err := root.Open(".")
+		if err != nil {
+			return err
+		}
+		defer open.Close()
+		names, _ = open.Readdirnames(n) // an empty directory is an error, too
+		return nil
+	})
+	return names
 }
 
 // isEntry reports whether a text can be the name of a link or of a mount.

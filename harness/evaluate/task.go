@@ -133,13 +133,7 @@ func holdsData(dir string) bool {
 	if info, err := os.Stat(filepath.Join(dir, inputName)); err == nil && info.IsDir() {
 		return false
 	}
-	open, err := os.Open(dir)
-	if err != nil {
-		return false
-	}
-	defer open.Close()
-	names, _ := open.Readdirnames(1) // an empty directory is an error, too
-	return len(names) > 0
+	return len(firstNames(dir, 1)) > 0
 }
 
 // CheckData refuses a task whose data directory is missing, is not a directory, or contains no

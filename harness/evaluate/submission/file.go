@@ -82,7 +82,9 @@ func open(workingDir, name string) (*os.File, File, error) {
 	var file *os.File
 	var stat fs.FileInfo
 	err = fsx.InRoot(dir, func(root *os.Root) (err error) {
-		file, stat, err = fsx.OpenIn(root, name)
+		if file, stat, err = fsx.OpenIn(root, name); errors.Is(err, fs.ErrNotExist) {
+			info.Problem = missing(root, name)
+		}
 		return err
 	})
 	var special *fsx.NotRegularError
@@ -94,7 +96,6 @@ func open(workingDir, name string) (*os.File, File, error) {
 		}
 		return nil, info, nil
 	case errors.Is(err, fs.ErrNotExist):
-		info.Problem = missing(dir, name)
 		return nil, info, nil
 	case err != nil:
 		return nil, info, &sandbox.PathError{Field: "submission", Path: info.Path, Rule: "cannot be read", Err: fsx.Cause(err)}
@@ -103,12 +104,12 @@ func open(workingDir, name string) (*os.File, File, error) {
 	return file, info, nil
 }
 
-// missing says which files a directory has instead of one of the name; empty if there is no directory.
-func missing(dir, name string) string {
+// missing says which files final/ has instead of one of the name.
+func missing(final *os.Root, name string) string {
 	const most, few = 1000, 3 // entries that are read, and names that are shown
-	open, err := os.Open(dir)
+	open, err := final.Open(".")
 	if err != nil {
-		return ""
+		return "does not exist"
 	}
 	defer open.Close()
 	entries, _ := open.Readdirnames(most) // an error is an empty directory
