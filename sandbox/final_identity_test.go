@@ -269,7 +269,7 @@ func TestFinalThatCannotBeHandedBack(t *testing.T) {
 			_, err := r.Run(t.Context(), identityRequest("never", final, spec.TransferBind))
 			require.ErrorIs(t, err, fake.Fail.Remove, "the program may still be writing there")
 			require.ErrorContains(t, err, "is still in use by run r1")
-			fake.Fail.Remove = nil
+			fake.Do(func(f *enginetest.Fake) { f.Fail.Remove = nil })
 			_, err = r.Run(t.Context(), identityRequest("r2", final, spec.TransferBind))
 			require.NoError(t, err)
 			require.Equal(t, []uint32{12345, 12345}, treetest.Owners(t, final, filepath.Join(final, "out.csv")))

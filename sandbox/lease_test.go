@@ -181,7 +181,7 @@ func TestGPUsOfAContainerThatStays(t *testing.T) {
 	require.Equal(t, []string{"quarantined", "quarantined"}, gpuStates(t, r))
 
 	// Its owner, this process, lives; so nothing is done about it.
-	fake.Fail.Remove = nil
+	fake.Do(func(f *enginetest.Fake) { f.Fail.Remove = nil })
 	next := gpuCommand("1")
 	next.ID = "r2"
 	_, err = r.Run(t.Context(), next)

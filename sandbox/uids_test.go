@@ -188,7 +188,7 @@ func TestUserIDOfAContainerThatStays(t *testing.T) {
 	_, err := r.Run(t.Context(), command("train"))
 	require.ErrorContains(t, err, "makes no sense")
 	require.Equal(t, []string{"1900000000"}, heldUIDs(t, r))
-	fake.Fail.Remove = nil
+	fake.Do(func(f *enginetest.Fake) { f.Fail.Remove = nil })
 
 	next := command("true")
 	next.ID = "r2"
