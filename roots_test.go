@@ -57,7 +57,7 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/stage/reclaim.go":                  {"os.Lstat": ofRecord, "os.ReadDir": ofRecord, "os.Remove": ofRecord, "os.RemoveAll": ofRecord},
 	"sandbox/stage/resume.go":                   {"os.Lstat": ofFinal, "os.Mkdir": ofFinal},
 	"sandbox/stage/script.go":                   {"os.Chmod": ofRecord, "os.OpenFile": ofCaller, "os.Stat": ofCaller, "os.WriteFile": ofRecord},
-	"sandbox/stage/stage.go":                    {"fsx.WriteFile": ofRecord, "os.OpenFile": ofRecord, "os.Remove": ofRecord},
+	"sandbox/stage/stage.go":                    {"fsx.WriteFile": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord, "os.Remove": ofRecord, "os.RemoveAll": ofRecord},
 	"sandbox/stage/trees.go":                    {"fsx.Remove": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord},
 	"sandbox/engine/kubernetes/porter/probe.go": {"os.Open": ofPorter},
 	"sandbox/engine/kubernetes/porter/serve.go": {"os.Mkdir": ofPorter, "os.Stat": "only whether a directory of a volume of the cluster exists is asked, in a container without other files"},
