@@ -82,7 +82,7 @@ type Result struct {
 
 // VolatileFields are the JSON names of the fields of a [Result] that differ between two
 // runs with the same input and a tool that behaves the same.
-func VolatileFields() []string { return []string{"run_id", "duration_seconds", "cpu_seconds"} }
+func VolatileFields() []string { return []string{"run_id", "duration_seconds", "cpu_seconds", "gpus"} }
 
 // Reason says why a call did not end well.
 type Reason string

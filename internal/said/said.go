@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/evalbox/evalbox/internal/text"
 )
@@ -38,7 +39,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body = bounded(body)
+	body, resp.Status = bounded(body), text.Short(resp.Status, 200)
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	resp.Header.Del("Content-Length")
 	return resp, nil
@@ -51,14 +52,20 @@ func bounded(body []byte) []byte {
 	if json.Unmarshal(body, &answer) != nil {
 		return []byte(Text(string(body)))
 	}
-	if json.Unmarshal(answer["message"], &message) != nil {
-		return body // clients do not show it
+	for key, value := range answer { // clients do not regard the case of the key
+		if !strings.EqualFold(key, "message") {
+			continue
+		}
+		if json.Unmarshal(value, &message) != nil {
+			message = string(value)
+		}
+		short, err := json.Marshal(Text(message))
+		if err != nil {
+			return []byte(Text(string(body)))
+		}
+		answer[key] = short
 	}
-	short, err := json.Marshal(Text(message))
-	if err == nil {
-		answer["message"] = short
-		short, err = json.Marshal(answer)
-	}
+	short, err := json.Marshal(answer)
 	if err != nil {
 		return []byte(Text(string(body)))
 	}

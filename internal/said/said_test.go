@@ -19,6 +19,7 @@ func TestBound(t *testing.T) {
 	}{
 		"short":          {500, `{"message":"no","code":7}`, `^\{"code":7,"message":"no"\}$`},
 		"long":           {409, `{"message":"begin ` + long + ` end","code":7}`, `^\{"code":7,"message":"begin ä+\[… 19\d{3} bytes left out …\]ä+ end"\}$`},
+		"another case":   {409, `{"Message":"` + long + `"}`, `^\{"Message":"ä+\[… .* bytes left out …\]ä+"\}$`},
 		"text":           {502, "<html>" + long + "</html>\n", `^<html>ä+\[… \d+ bytes left out …\]ä+</html>\n$`},
 		"no object":      {500, `["` + long + `"]`, `^\["ä+\[… \d+ bytes left out …\]ä+"\]$`},
 		"broken JSON":    {500, `{"message":"` + long, `^\{"message":"ä+\[… \d+ bytes left out …\]ä+$`},

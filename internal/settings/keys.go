@@ -146,7 +146,7 @@ func keysOf(s *Settings) []key {
 		key{name: "open_allowlist", trusted: true, set: to(&s.OpenAllowlist, readBool)},
 		key{name: "contract_dependencies", trusted: true, separator: pathSeparator, set: to(&s.Dependencies, readDirectories)},
 		key{name: "json", kind: "bool", help: "print JSON on stdout, and nothing else there", set: to(&s.JSON, readBool)},
-		key{name: "quiet", letter: "q", kind: "bool", help: "no progress, hints and summary: nothing but what programs print", set: to(&s.Quiet, readBool)},
+		key{name: "quiet", letter: "q", kind: "bool", help: "no progress, hints or summary; the output of programs stays", set: to(&s.Quiet, readBool)},
 		key{name: "raw", kind: "bool", help: "let control sequences of the program reach the terminal", trusted: true, set: to(&s.Raw, readBool)},
 	)
 }

@@ -41,10 +41,9 @@ func planEgress(req spec.Request, pol policy.Policy) (*spec.Egress, error) {
 		if req.Transfer == spec.TransferCopy {
 			refuse("network level", level, "needs an engine on this machine: one whose files are copied cannot reach the proxy")
 		}
-		set := egressEnv()
-		for _, name := range slices.Sorted(maps.Keys(req.Env)) {
-			if _, taken := set[name]; taken {
-				refuse("env", strconv.Quote(name), "is set by the network level")
+		for _, name := range slices.Sorted(maps.Keys(egressEnv())) {
+			if field := givenBy(req, name); field != "" {
+				refuse(field, strconv.Quote(name), "is set by the network level")
 			}
 		}
 	}

@@ -58,6 +58,7 @@ func TestPlanEgressRefuses(t *testing.T) {
 		"another network": {func(req *request) { req.Network = "bridge" }, `together with the network "bridge"`},
 		"copied files":    {func(req *request) { req.Transfer = spec.TransferCopy }, "cannot reach the proxy"},
 		"own proxy":       {func(req *request) { req.Env = map[string]string{"https_proxy": "http://evil"} }, `env "https_proxy": is set by the network level`},
+		"a secret proxy":  {func(req *request) { req.Secrets = []spec.Secret{{Name: "HTTP_PROXY"}} }, `secret "HTTP_PROXY": is set by the network level`},
 		"no exceptions":   {func(req *request) { req.Env = map[string]string{"NO_PROXY": "*"} }, `env "NO_PROXY"`},
 		"pattern":         {func(req *request) { req.Egress.Allow = []string{"*"} }, `allow-host "*"`},
 	} {

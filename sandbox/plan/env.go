@@ -71,11 +71,22 @@ func checkClockEnv(req spec.Request) (errs []error) {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(clockEnv(req.FakeClock, 0, nil))) {
-		if _, taken := req.Env[name]; taken && name != policy.DeadlineEnv { // which no run may be given
-			errs = append(errs, &policy.FieldError{Field: "env", Value: strconv.Quote(name), Rule: "is set by the clock of the run"})
+		if field := givenBy(req, name); field != "" && name != policy.DeadlineEnv { // which no run may be given
+			errs = append(errs, &policy.FieldError{Field: field, Value: strconv.Quote(name), Rule: "is set by the clock of the run"})
 		}
 	}
 	return errs
+}
+
+// givenBy is the field of a request that gives the program a variable; empty for none.
+func givenBy(req spec.Request, name string) string {
+	if _, given := req.Env[name]; given {
+		return "env"
+	}
+	if slices.ContainsFunc(req.Secrets, func(s spec.Secret) bool { return s.Name == name }) {
+		return "secret"
+	}
+	return ""
 }
 
 // clockEnv adds the variables of the clock's library to the program's environment. The

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,10 +31,15 @@ func TestSecretsOfAPlan(t *testing.T) {
 		"a variable as well": {[]spec.Secret{{Name: "A"}}, `secret "A": is a variable of the environment as well`},
 		"twice":              {[]spec.Secret{{Name: "K"}, {Name: "K", File: "f"}}, `secret "K": is given twice`},
 		"refused":            {[]spec.Secret{{Name: "NVIDIA_X"}}, `secret "NVIDIA_X": is refused`},
+		"of the clock":       {[]spec.Secret{{Name: "LD_PRELOAD"}}, `secret "LD_PRELOAD": is set by the clock of the run`},
 		"no name":            {[]spec.Secret{{Name: ""}}, `secret "": is not the name of an environment variable`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			req := req
 			req.Secrets = c.secrets
+			if name == "of the clock" {
+				req.FakeClock = &spec.FakeClock{Library: "/l.so", At: time.Unix(1, 0)}
+			}
 			_, err := plan.Plan(req, spec.Layout{}, policy.Policy{}, spec.Host{})
 			var field *policy.FieldError
 			require.ErrorAs(t, err, &field)

@@ -164,7 +164,7 @@ func runEvaluate(ctx context.Context, a *cli.App, s settings.Settings, f evaluat
 	}
 	view := cli.AtTerminal
 	switch {
-	case f.live, s.Quiet && f.parallel == 1:
+	case f.live:
 		view = cli.Shown
 	case f.parallel > 1:
 		view = cli.Hidden

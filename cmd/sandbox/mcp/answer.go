@@ -223,11 +223,13 @@ type stream struct {
 	cut            bool
 }
 
-// printed writes the traceback and the streams of a run into [maxText] bytes. The traceback comes first:
-// a long output must not hide it. What one stream does not need, the other one gets.
+// printed writes the traceback and the streams of a run into [maxText] bytes. If stderr does not show all
+// of the traceback, it comes first: a long output must not hide it. What one stream does not need, the
+// other one gets.
 func printed(b *strings.Builder, traceback, id string, stdout, stderr stream) {
 	room := maxText
-	if traceback != "" {
+	whole := len(stdout.captured)+len(stderr.captured) <= room && strings.Contains(stderr.captured, strings.TrimSpace(traceback))
+	if traceback != "" && !whole {
 		shown := text.Middle(traceback, maxText/2, 0)
 		fmt.Fprintf(b, "traceback:\n%s\n", strings.TrimSuffix(shown, "\n"))
 		room -= len(shown)

@@ -114,10 +114,13 @@ func check(line []byte, long bool) *wrongLine {
 	if json.Unmarshal(line, &m) != nil || m == nil {
 		return &wrongLine{code: jsonrpc.CodeInvalidRequest, rule: "the message is not an object"}
 	}
-	if !mayBeID(m["id"]) {
+	if !mayBeID(m["id"]) || m["method"] != nil && string(m["id"]) == "null" {
 		return &wrongLine{code: jsonrpc.CodeInvalidRequest, rule: "id: must be a text or a whole number, not larger than 2^53"}
 	}
 	wrong := &wrongLine{m["id"], jsonrpc.CodeInvalidRequest, ""}
+	if m["method"] == nil && (m["result"] != nil || m["error"] != nil) {
+		wrong.id = nil // it answers a request of the server: the client does not know the ID
+	}
 	var word string
 	switch _, err := jsonrpc.DecodeMessage(line); {
 	case json.Unmarshal(m["jsonrpc"], &word) != nil || word != "2.0":

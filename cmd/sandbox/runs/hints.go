@@ -85,9 +85,10 @@ func printed(res *result.Result, req sandbox.Request, s surroundings) (all []str
 	if m := last(noModule(), tail); m != nil {
 		all = append(all, moduleHint(m[1], req, s))
 	}
+	executes := strings.Contains(tail, "in _execute_child") // of Python's subprocess
 	if m := last(noFile(), tail); m != nil {
-		if strings.Contains(tail, "in _execute_child") && !strings.Contains(m[1], "/") {
-			all = append(all, programHint(m[1], res, req, s))
+		if executes && !strings.Contains(m[1], "/") {
+			all = append(all, "if "+text.Short(m[1], 100)+" is the directory cwd: it does not exist; if it is a program: "+programHint(m[1], res, req, s))
 		} else {
 			all = append(all, fileHint(m[1], req, s))
 		}
@@ -104,7 +105,11 @@ func printed(res *result.Result, req sandbox.Request, s surroundings) (all []str
 	if m := last(marked(), tail); m != nil {
 		all = append(all, markHint(m[1], hostFile(m[1], req)))
 	}
-	if m := last(notWritable(), tail); m != nil {
+	switch m := last(notWritable(), tail); {
+	case m == nil:
+	case executes:
+		all = append(all, text.Short(m[1], 100)+" cannot be executed: start it with its interpreter, such as sh "+text.ShellWord(m[1])+", or give the file the x permission (chmod +x)")
+	default:
 		all = append(all, writeHint(m[1]))
 	}
 	all = append(all, roomHint(tail, res, req))
