@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +43,14 @@ var ErrInUse = errors.New("is in use by another run")
 type directory struct {
 	root *os.Root
 	lock io.Closer
+	// moved is the place of the earlier run that moved aside, and removed the place of the oldest run, which
+	// was removed for it; empty for none.
+	moved, removed string
 }
+
+// kept are directories that other runs of a gate directory are or hold, and that are needed: still are read
+// by their names, so they do not move, and whole are open already, so they may move.
+type kept struct{ still, whole []string }
 
 // topNames are the entries of a gate directory.
 var topNames = []string{
@@ -64,8 +72,9 @@ func earlierRuns(path string) (places []string) {
 }
 
 // openDirectory creates a gate directory, or opens an empty one. An earlier run in it moves aside
-// ([earlierRuns]); with replace it is removed, and so is one that was killed before its verdict.
-func openDirectory(path string, replace bool) (dir directory, err error) {
+// ([earlierRuns]); with replace it is removed, and so is one that was killed before its verdict. Nothing
+// changes if that would move or remove a directory of keep.
+func openDirectory(path string, replace bool, keep kept) (dir directory, err error) {
 	if path == "" {
 		return directory{}, &DirectoryError{Rule: "none is named"}
 	}
@@ -90,13 +99,21 @@ func openDirectory(path string, replace bool) (dir directory, err error) {
 	case state.foreign != "":
 		err = &DirectoryError{Path: path, Rule: state.foreign, hint: "choose a new directory"}
 	case state.finished && !replace:
-		if err = moveAside(parent, path); err == nil {
+		var moved, removed string
+		if moved, removed, err = moveAside(parent, path, keep); err == nil {
 			err = dir.close()
 		}
 		if err == nil {
-			return openDirectory(path, replace) // another run may have been faster
+			dir, err = openDirectory(path, replace, keep) // another run may have been faster
+			dir.moved, dir.removed = cmp.Or(dir.moved, moved), cmp.Or(dir.removed, removed)
+			return dir, err
 		}
 	default:
+		for _, needed := range slices.Concat(keep.still, keep.whole) {
+			if err = outside(path, needed); err != nil && !state.bare {
+				return directory{}, errors.Join(err, dir.close())
+			}
+		}
 		if err = clearRun(dir.root); err != nil {
 			err = &DirectoryError{Path: path, Rule: "cannot be emptied", Err: fsx.Cause(err)}
 		} else {
@@ -225,11 +242,12 @@ func clearRun(root *os.Root) error {
 	return fsx.Empty(root)
 }
 
-// moveAside moves a finished run to the first of its [earlierRuns], and the ones there further; the last
-// one is removed. Nothing moves if one of the places holds something else, or a run that is
-// in use.
-func moveAside(parent *os.Root, path string) error {
-	refused := func(name, rule string, err error) error {
+// moveAside moves a finished run to the first of its [earlierRuns], and the ones there further, up to the
+// first place that is free or has nothing in it; the run in the last place is removed. It returns where the
+// run is now, and the place of the run that was removed. Nothing moves if one of the places holds something
+// else, a run that is in use, or what keep forbids.
+func moveAside(parent *os.Root, path string, keep kept) (moved, removed string, err error) {
+	refused := func(name, rule string, err error) (string, string, error) {
 		e := &DirectoryError{
 			Path: path, Rule: fmt.Sprintf("holds an earlier run that cannot move aside: %s %s", name, rule),
 			hint: "replace it with --replace, or choose a new directory",
@@ -237,13 +255,24 @@ func moveAside(parent *os.Root, path string) error {
 		if err != nil {
 			e.Err = fsx.Cause(err)
 		}
-		return e
+		return "", "", e
 	}
+	shown := func(name string) string { return filepath.Join(filepath.Dir(filepath.Clean(path)), name) }
 	places := earlierRuns(path)
 	abs := strings.TrimSuffix(places[0], ".1")
 	names := []string{filepath.Base(abs)} // each moves to the next one
 	if here, err := os.Getwd(); err == nil && fsx.Within(fsx.RealPath(here), fsx.RealPath(abs)) {
 		return refused(names[0], "is or holds the current directory", nil)
+	}
+	needed := func(place string, dirs []string) (string, bool) {
+		i := slices.IndexFunc(dirs, func(dir string) bool { return outside(place, dir) != nil })
+		if i < 0 {
+			return "", false
+		}
+		return fmt.Sprintf("is or holds %q", dirs[i]), true
+	}
+	if rule, yes := needed(abs, keep.still); yes {
+		return refused(names[0], rule, nil)
 	}
 	var oldest directory // the one that has no place any more
 	for i, place := range places {
@@ -254,18 +283,28 @@ func moveAside(parent *os.Root, path string) error {
 		}
 		dir, err := claim(parent, name, place)
 		if err != nil {
-			return err
+			return "", "", err
 		}
 		defer dir.close() //nolint:errcheck // it only held a lock
 		state, err := examine(dir.root, place)
 		if err != nil {
-			return err
+			return "", "", err
 		}
 		if !state.isRun() {
 			return refused(name, "is no earlier run", nil)
 		}
-		if i == keptRuns-1 {
-			oldest = dir
+		dirs, goes := keep.still, i == keptRuns-1 || state.bare
+		if goes {
+			dirs, oldest = slices.Concat(keep.still, keep.whole), dir
+		}
+		if rule, yes := needed(place, dirs); yes {
+			return refused(name, rule, nil)
+		}
+		if goes {
+			if !state.bare {
+				removed = shown(name)
+			}
+			break
 		}
 	}
 	if name := names[len(names)-1]; oldest.root != nil {
@@ -278,7 +317,7 @@ func moveAside(parent *os.Root, path string) error {
 			return refused(names[i-1], "cannot be moved", err)
 		}
 	}
-	return nil
+	return shown(names[1]), removed, nil
 }
 
 // removeRun removes a gate directory that is empty afterwards.
@@ -309,7 +348,10 @@ func isForeign(path string) bool {
 // outside refuses a gate directory that is or holds the directory kept: its files would be
 // taken for those of the gate, and be removed with them.
 func outside(path, kept string) error {
-	inner, err := filepath.EvalSymlinks(kept)
+	inner, err := filepath.Abs(kept)
+	if err == nil {
+		inner, err = filepath.EvalSymlinks(inner)
+	}
 	if err != nil {
 		return nil //nolint:nilerr // what is not there cannot be removed
 	}

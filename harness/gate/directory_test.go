@@ -3,6 +3,7 @@ package gate
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,7 @@ func TestOpenDirectory(t *testing.T) {
 				}
 				require.NoError(t, os.WriteFile(filepath.Join(path, file), []byte(text), 0o644))
 			}
-			dir, err := openDirectory(path, c.replace)
+			dir, err := openDirectory(path, c.replace, kept{})
 			if c.rule != "" {
 				var refused *DirectoryError
 				require.ErrorAs(t, err, &refused)
@@ -63,10 +64,10 @@ func TestOpenDirectory(t *testing.T) {
 			if !c.aside {
 				require.NoDirExists(t, path+".1")
 			}
-			_, err = openDirectory(path, c.replace)
+			_, err = openDirectory(path, c.replace, kept{})
 			require.ErrorIs(t, err, ErrInUse)
 			require.NoError(t, dir.close())
-			again, err := openDirectory(path, c.replace)
+			again, err := openDirectory(path, c.replace, kept{})
 			require.NoError(t, err)
 			require.NoError(t, again.close())
 		})
@@ -100,14 +101,16 @@ func TestEarlierRunsMoveAside(t *testing.T) {
 	base := t.TempDir()
 	path := filepath.Join(base, "gate.out")
 	places := append([]string{path}, earlierRuns(path)...)
+	moved := map[string][2]string{"b": {places[1]}, "c": {places[1]}, "d": {places[1]}, "e": {places[1], places[3]}}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		dir, err := openDirectory(path, false)
+		dir, err := openDirectory(path, false, kept{})
 		require.NoError(t, err)
+		require.Equal(t, moved[name], [2]string{dir.moved, dir.removed}, name)
 		finish(t, path, name)
 		require.NoError(t, dir.close())
 	}
 	require.Equal(t, []string{"e", "d", "c", "b"}, holds(t, places...))
-	dir, err := openDirectory(path, true)
+	dir, err := openDirectory(path, true, kept{})
 	require.NoError(t, err)
 	require.NoError(t, dir.close())
 	require.Equal(t, []string{"", "d", "c", "b"}, holds(t, places...), "a replaced run is not kept")
@@ -115,14 +118,69 @@ func TestEarlierRunsMoveAside(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 4)
 
-	// A gap is closed first, also one that a crash left empty.
-	finish(t, path, "f")
-	require.NoError(t, os.RemoveAll(places[2]))
-	require.NoError(t, os.Mkdir(places[2], 0o755))
-	dir, err = openDirectory(path, false)
-	require.NoError(t, err)
-	require.NoError(t, dir.close())
-	require.Equal(t, "f", holds(t, places[1])[0])
+	// A gap is closed first, also one that a crash left empty: nothing is lost.
+	for i, name := range []string{"f", "g", "h"} {
+		finish(t, path, name)
+		require.NoError(t, os.RemoveAll(places[3-i]))
+		if i > 0 {
+			require.NoError(t, os.Mkdir(places[3-i], 0o755))
+		}
+		before := holds(t, places...)
+		dir, err = openDirectory(path, false, kept{})
+		require.NoError(t, err)
+		require.NoError(t, dir.close())
+		require.Equal(t, places[1], dir.moved)
+		require.Empty(t, dir.removed)
+		want := slices.Concat([]string{""}, before[:3-i], before[4-i:])
+		require.Equal(t, want, holds(t, places...), "a gap in place %d", 3-i)
+	}
+}
+
+// TestNeededDirectories: what a run or a replay reads is never removed, and what is read by its name does
+// not move. Nothing is changed then.
+func TestNeededDirectories(t *testing.T) {
+	for name, c := range map[string]struct {
+		finished int // places from the first one, which is the directory itself
+		needed   int // the place that is needed
+		still    bool
+		replace  bool
+		rule     string
+	}{
+		"the last place":              {4, 3, false, false, "gate.out.3 is or holds"},
+		"the directory, replaced":     {4, 0, false, true, "is or holds"},
+		"a place with room behind it": {3, 2, false, false, ""},
+		"the directory moves":         {4, 0, false, false, ""},
+		"another place, replaced":     {4, 3, false, true, ""},
+		"a wish in the last place":    {4, 3, true, false, "gate.out.3 is or holds"},
+		"a wish in another place":     {2, 1, true, false, "gate.out.1 is or holds"},
+		"a wish beyond the gap":       {1, 2, true, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			t.Chdir(base)
+			places := []string{"gate.out", "gate.out.1", "gate.out.2", "gate.out.3"}
+			for i, place := range places {
+				if i < c.finished || i == c.needed {
+					finish(t, place, place)
+				}
+			}
+			before := holds(t, places...)
+			keep := kept{whole: []string{places[c.needed]}}
+			if c.still {
+				keep.still = keep.whole
+			}
+			dir, err := openDirectory(places[0], c.replace, keep)
+			if c.rule != "" {
+				require.ErrorAs(t, err, new(*DirectoryError))
+				require.ErrorContains(t, err, c.rule)
+				require.Equal(t, before, holds(t, places...))
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, dir.close())
+			require.Contains(t, holds(t, places...), places[c.needed])
+		})
+	}
 }
 
 // TestEarlierRunsStay: what is not a run of a gate, or is in use, is never moved or removed, and
@@ -148,7 +206,7 @@ func TestEarlierRunsStay(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Join(places[3], "photos"), 0o755))
 		}, "gate.out.3 is no earlier run"},
 		"in use": {func(t *testing.T, places []string) {
-			dir, err := openDirectory(places[1], false)
+			dir, err := openDirectory(places[1], false, kept{})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = dir.close() })
 		}, "is in use by another run"},
@@ -161,7 +219,7 @@ func TestEarlierRunsStay(t *testing.T) {
 			c.in(t, places)
 			before, err := filepath.Glob(filepath.Dir(path) + "/*/*")
 			require.NoError(t, err)
-			_, err = openDirectory(path, false)
+			_, err = openDirectory(path, false, kept{})
 			require.ErrorAs(t, err, new(*DirectoryError))
 			require.ErrorContains(t, err, c.want)
 			after, err := filepath.Glob(filepath.Dir(path) + "/*/*")
@@ -198,7 +256,7 @@ func TestOutside(t *testing.T) {
 func TestOpenDirectoryThatIsALink(t *testing.T) {
 	elsewhere, path := t.TempDir(), filepath.Join(t.TempDir(), "gate.out")
 	require.NoError(t, os.Symlink(elsewhere, path))
-	_, err := openDirectory(path, true)
+	_, err := openDirectory(path, true, kept{})
 	var refused *DirectoryError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "is a link", refused.Rule)

@@ -112,12 +112,13 @@ func (rec *recording) replay(ctx context.Context, h *Harness, o ReplayOptions) (
 		}
 		out = filepath.Join(out, "gate") // a gate directory has a lock of its own
 	}
-	dir, err := openDirectory(out, o.Replace)
+	dir, err := openDirectory(out, o.Replace, kept{still: []string{m.Workspace}, whole: []string{rec.root.Name()}})
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
 	g.root = dir.root
+	g.tell(dir)
 	made, err := g.again(ctx, rec.lock)
 	if err != nil {
 		return report, err
@@ -369,8 +370,9 @@ func (rec *recording) expectedFindings(m evidence.RunManifest) []evidence.Findin
 	in.Manifest, in.Differences = m, nil
 	in.Tests.Commands = slices.Clone(in.Tests.Commands)
 	for i := range in.Tests.Commands {
-		in.Tests.Commands[i].Baseline = nil
+		in.Tests.Commands[i].Baseline, in.Tests.Commands[i].FailingTestsBefore = nil, nil
 	}
+	in.Tests.FailingTestsBefore = nil
 	in.Observations.Commands = slices.DeleteFunc(slices.Clone(in.Observations.Commands), func(o evidence.Observation) bool { return o.Pass != "" })
 	return judge.Judge(in).Findings
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	gogit "github.com/go-git/go-git/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/harness/gate"
@@ -149,8 +150,52 @@ func TestPrintedRefusal(t *testing.T) {
 	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
 }
 
-// TestReplayOfRepeatsAndBaseline: what a replay does not do is not expected of it.
-func TestReplayOfRepeatsAndBaseline(t *testing.T) {
+// TestReplayOfABaseline: what failed on the baseline is not expected of a replay, which has none.
+func TestReplayOfABaseline(t *testing.T) {
+	f := newFake(t)
+	f.program = func(_ sandbox.Request, g *fakeGate) error {
+		if f.ran == 1 {
+			g.ExitCode, g.report = 1, `<testsuite name="pytest"><testcase classname="test_a" name="test_one"><failure/></testcase></testsuite>`
+		}
+		return nil
+	}
+	o := options(t, f, oneTest)
+	repository, err := gogit.PlainInit(o.WishDir, false)
+	require.NoError(t, err)
+	o.Baseline = commit(t, repository, "first")
+	report, err := o.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
+	require.Equal(t, []string{"test_a.py::test_one"}, report.Tests.FailingTestsBefore)
+	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
+	require.NoError(t, err)
+	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+}
+
+// TestReplayKeepsItsRecording: a replay never removes what it replays.
+func TestReplayKeepsItsRecording(t *testing.T) {
+	o := options(t, newFake(t), oneTest)
+	for range 4 {
+		_, err := o.run(t.Context())
+		require.NoError(t, err)
+	}
+	for _, r := range []gate.ReplayOptions{{From: o.OutDir + ".3"}, {From: filepath.Join(o.OutDir+".3", evidence.GatesFile)}, {From: o.OutDir, Replace: true}} {
+		r.OutDir = o.OutDir
+		_, err := o.replay(t.Context(), r)
+		require.ErrorAs(t, err, new(*gate.DirectoryError), r.From)
+		require.ErrorContains(t, err, "is or holds")
+		require.FileExists(t, filepath.Join(o.OutDir+".3", evidence.GatesFile))
+		require.FileExists(t, filepath.Join(o.OutDir, evidence.GatesFile))
+	}
+	for _, from := range []string{o.OutDir + ".2", o.OutDir} {
+		replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: from, OutDir: o.OutDir})
+		require.NoError(t, err)
+		require.Equal(t, gate.ReplaySame, replayed.Outcome, "it moved, and is whole")
+	}
+}
+
+// TestReplayOfRepeats: what a replay does not do is not expected of it.
+func TestReplayOfRepeats(t *testing.T) {
 	f := newFake(t)
 	f.program = func(_ sandbox.Request, g *fakeGate) error {
 		if f.ran == 2 {

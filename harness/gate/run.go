@@ -44,11 +44,12 @@ func (h *Harness) Run(ctx context.Context, job Job) (Report, error) {
 	if err := g.checkPlaces(); err != nil {
 		return Report{}, err
 	}
-	dir, err := openDirectory(job.OutDir, job.Replace)
+	dir, err := openDirectory(job.OutDir, job.Replace, kept{still: g.inputs()})
 	if err != nil {
 		return Report{}, err
 	}
 	g.root = dir.root
+	g.tell(dir)
 	failure := g.begin(ctx)
 	if failure == nil && len(g.findings) == 0 && g.m.Mode.Execute && g.m.Mode.Tools {
 		failure = g.execute(ctx)
@@ -60,15 +61,14 @@ func (h *Harness) Run(ctx context.Context, job Job) (Report, error) {
 
 // checkPlaces refuses directories and revisions before an earlier run is replaced.
 func (g *run) checkPlaces() error {
-	if err := outside(g.job.OutDir, g.job.WishDir); err != nil {
-		return err
+	for _, dir := range g.inputs() {
+		if err := outside(g.job.OutDir, dir); err != nil {
+			return err
+		}
 	}
 	workspace, err := g.job.Lock.Wish.Workspace(g.job.WishDir)
 	if err != nil {
 		return nil //nolint:nilerr // the verdict says so
-	}
-	if err := outside(g.job.OutDir, workspace); err != nil {
-		return err
 	}
 	for what, revision := range map[string]string{"baseline": g.job.Baseline, "commit": g.job.Commit} {
 		if revision != "" {
@@ -78,6 +78,15 @@ func (g *run) checkPlaces() error {
 		}
 	}
 	return nil
+}
+
+// inputs are the directories that the run reads: of the wish, and of the workspace if there is one.
+func (g *run) inputs() []string {
+	dirs := []string{g.job.WishDir}
+	if workspace, err := g.job.Lock.Wish.Workspace(g.job.WishDir); err == nil {
+		dirs = append(dirs, workspace)
+	}
+	return dirs
 }
 
 // begin is node 1.
@@ -185,6 +194,13 @@ func (g *run) execute(ctx context.Context) error {
 	})
 	g.findings = append(g.findings, findings...)
 	return err
+}
+
+// tell says that an earlier run moved aside.
+func (g *run) tell(dir directory) {
+	if g.o.Progress != nil && dir.moved != "" {
+		g.o.Progress(Event{Stage: execute.StageMoved, Moved: dir.moved, Removed: dir.removed})
+	}
 }
 
 func (g *run) emit(stage execute.Stage) {

@@ -84,6 +84,23 @@ func TestRunPasses(t *testing.T) {
 	require.True(t, verified.OK, "a slip leaves the earlier run as it is")
 }
 
+// TestRunKeepsItsWish: a wish in the place of an earlier run stays where it is.
+func TestRunKeepsItsWish(t *testing.T) {
+	o := options(t, newFake(t), oneTest)
+	o.OutDir = filepath.Join(t.TempDir(), "gate.out")
+	for range 4 {
+		_, err := o.run(t.Context())
+		require.NoError(t, err)
+	}
+	for _, place := range []string{".1", ".3"} {
+		o.WishDir = o.OutDir + place
+		_, err := o.run(t.Context())
+		require.ErrorAs(t, err, new(*gate.DirectoryError))
+		require.ErrorContains(t, err, "gate.out"+place+" is or holds")
+		require.FileExists(t, filepath.Join(o.OutDir, evidence.VerdictFile))
+	}
+}
+
 // TestRunAgain: each run in a workspace gets the same files, whatever earlier runs left there, and the
 // evidence of each stays whole.
 func TestRunAgain(t *testing.T) {

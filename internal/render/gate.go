@@ -225,6 +225,12 @@ func GateStep(e gate.Event) string {
 		set = e.Set + ", "
 	}
 	switch e.Stage {
+	case execute.StageMoved:
+		removed := ""
+		if e.Removed != "" {
+			removed = "; the oldest one, in " + e.Removed + ", was removed"
+		}
+		return "the earlier run moved to " + e.Moved + removed
 	case execute.StageSnapshot:
 		return "looking at image, workspace and tools"
 	case execute.StageStart:

@@ -401,7 +401,7 @@ func begin(ctx context.Context, a *cli.App, with opening) (*session, error) {
 		if event.Stage == execute.StageEnd && event.Set == "" && event.Result != nil {
 			x.seconds[event.Gate] = event.Result.DurationSeconds
 		}
-		if text := render.GateStep(event); text != "" && a.ErrTerminal && !s.Quiet {
+		if text := render.GateStep(event); text != "" && (a.ErrTerminal || event.Stage == execute.StageMoved) && !s.Quiet {
 			x.Logf("%s", terminal.Line(text))
 		}
 	}

@@ -61,6 +61,9 @@ type Event struct {
 	Cmd         string
 	// Result is the result of a gate that ended. It must not be changed.
 	Result *result.Result
+	// Moved is where an earlier run moved, and Removed is where the oldest run was that was removed
+	// for it; empty for none.
+	Moved, Removed string
 }
 
 // Stage names a step.
@@ -68,6 +71,7 @@ type Stage string
 
 // Stages.
 const (
+	StageMoved     Stage = "moved"     // an earlier run moved aside
 	StageManifest  Stage = "manifest"  // node 1
 	StageSnapshot  Stage = "snapshot"  // node 2: the environment of the gates
 	StageStart     Stage = "start"     // node 2: a gate starts
