@@ -43,7 +43,7 @@ var leftovers = sync.OnceValue(func() []leftover {
 		{"uuid", compile("id", `(?i)\b(?:uuid|guid|(?:run|request|trace|session)[ _-]?id)["']?(?:=|: ?| )["']?[0-9a-f]{32}\b`), nil},
 		{"token", compile("token|nonce|salt", `(?i)\b(?:token|nonce|salt)["']?(?:=|: ?| )["']?[0-9a-f]{16,}\b`), nil},
 		{"port", compile("port", `(?i)\bport(?:=|: ?| )(?:3[3-9]\d{3}|[45]\d{4}|6[0-5]\d{3})\b`), nil},
-		{"pid", compile("pid|tid|process|thread", `(?i)(?:^|[^\w<])((?:p?pid|tid|(?:process|thread)[ _-]?id)\b[^0-9\w<]{0,5}\d+)\b`), nil},
+		{"pid", compile("pid|tid|process|thread", `(?i)(?:^|[^\w<])((?:p?pid|tid|(?:process|thread)[ _-]?id)\b(?:[^0-9\w<]{0,5}\d{2,}|["']?(?: ?(?:[:=#(\[]|->) ?| +)\d))\b`), nil},
 		{"pid", compile("000000000000000", `(?:^|[^\w.])(`+ident+`)(?:$|[^\w.])`), isThread},
 		{"pid", compile("]: ", `(?:^|[\s(\[])([A-Za-z][\w./-]*\[\d{2,}\]): `), nil},
 		{"tmp", compile("go-build|pytest-of-", `\bgo-build\d{6,}|\bpytest-of-[^/\s'"]+/pytest-\d+`), nil},

@@ -245,7 +245,11 @@ func (r *rule) replaceIn(dst, line, shape []byte) ([]byte, int) {
 	matches := r.FindAllSubmatchIndex(line, -1)
 	if len(matches) > 0 && slices.ContainsFunc(r.except, func(p pattern) bool { return p.mayMatch(shape) && p.Match(line) }) {
 		margin := len(line) - len(bytes.TrimLeft(line, " \t[("))
-		matches = slices.DeleteFunc(matches, func(m []int) bool { return !r.leads || m[0] > margin })
+		last := margin // where a match can begin that leads the line; after an indent it can be a value
+		if bytes.ContainsAny(line[:margin], " \t") {
+			last--
+		}
+		matches = slices.DeleteFunc(matches, func(m []int) bool { return !r.leads || m[0] > last })
 	}
 	from := 0
 	for _, m := range matches {

@@ -86,6 +86,9 @@ var sameAfter = []struct{ rule, a, b, want string }{
 	{"log-process-only", "[7] [ERROR] x", "[8] [ERROR] x", "[<pid>] [ERROR] x"},
 	{"log-process-only", "[7] INFO x", "[8] INFO x", "[<pid>] INFO x"},
 	{"log-process-thread", "INFO 2026-01-02 03:04:05,678 views 7 140735340871680 x", "INFO 2026-01-02 03:04:05,678 views 8 140427067066048 x", "INFO <time> views <pid> x"},
+	{"log-process-thread", "INFO 2026-01-02 03:04:05,678 140735340871680 x", "INFO 2026-01-02 03:04:05,678 140427067066048 x", "INFO <time> <pid> x"},
+	{"log-process-thread", "2026-01-02 03:04:05 - INFO - views - 7 - 140735340871680 - x", "2026-01-02 03:04:05 - INFO - views - 8 - 140427067066048 - x", "<time> - INFO - views - <pid> - x"},
+	{"log-process-thread", "[2026-01-02 03:04:05] [app] [INFO] [7:140735340871680] x", "[2026-01-02 03:04:05] [app] [INFO] [8:140427067066048] x", "[<time>] [app] [INFO] [<pid>] x"},
 	{"log-process-thread", "2026-01-02 03:04:05 INFO [140735340871680] x", "2026-01-02 03:04:05 INFO [140427067066048] x", "<time> INFO [<pid>] x"},
 	{"log-process-ruby", "I, [2026-01-02T03:04:05.678901 #7]  INFO -- : x", "I, [2026-01-02T03:04:06.678901 #8]  INFO -- : x", "I, [<time> #<pid>]  INFO -- : x"},
 	{"log-process-spring", "2026-01-02T03:04:05.678Z  INFO 7 --- [main] c.App : x", "2026-01-02T03:04:05.679Z  INFO 8 --- [main] c.App : x", "<time>  INFO <pid> --- [main] c.App : x"},
@@ -161,6 +164,8 @@ var kept = []string{
 	"<time> and <duration> stay", "port 8080", "sha256 0f8d9ed026a14f859e86a34e95ed09b8", "token expected", "look at 1234567890",
 	"[7] passed", "x = [7]", "[7]", "[7] ERROR", "process [7] items", "<time> INFO [7] done", "[7] <time> done", "<time> 3 errors", "<time> values[7] error", "<time> found 3 ERROR",
 	"<time> main.py:12 INFO x", "thread 7 of 8", "worker 3 done", "1#1: x", "a == 7 == b", "line 3: 8 errors", "sum 140735340871681", "sum 1407353408716800", "0.140735340871680",
+	"<time> INFO total: 140000000000001", "<time> INFO total 140000000000001", "INFO <time> total: 140000000000001", "<time> freed 42 - 140737488355328 of 9", "<time> INFO freed 42 - 140737488355328 of 9", "INFO <time> freed 42 - 140737488355328 of 9",
+	"<time> sum (140000000000001)", "<time> INFO sum [140000000000001]", "waitpid: pid=-1", "assert pid > 0", "assert pid == 0", "x.py::t[pid-1] PASSED", "  pid=5, but expected pid=6", "\t[pid=5] got, expected [pid=6]",
 	"t.py::test_a[7] values = [7]", "t.py::test_wait[12ms] ERROR at 10ms", "t.py::test_a 3 passed",
 	"t.py::test_p[pid=12] PASSED", "test_a[2026-01-02T03:04:05Z] PASSED                  [ 50%]",
 }
@@ -202,6 +207,11 @@ var values = map[string]int{
 	"not ok 4 - at 10:20:30":                                      1,
 	"expected 2026-01-02T03:04:05Z, got 2026-01-02T03:04:06Z":     2,
 	"t.py::test_p[pid=12] PASSED":                                 1,
+	"<time> freed 42 - 140737488355328 of 9":                      1,
+	"<time> INFO freed 42 - 140737488355328 of 9":                 1,
+	"INFO <time> freed 42 - 140737488355328 of 9":                 1,
+	"  pid=5, but expected pid=6":                                 2,
+	"\t[pid=5] got, expected [pid=6]":                             2,
 	"test_a[2026-01-02T03:04:05Z] PASSED                  [ 50%]": 1,
 }
 
@@ -349,7 +359,7 @@ func TestDetect(t *testing.T) {
 		"token":   {"token 0f8d9ed026a14f859e86a34e95ed09b8", "nonce=0f8d9ed026a14f85"},
 		"port":    {"port 43211", "listening, Port: 50000"},
 		"control": {"\x1bx"},
-		"pid":     {"pid -> 7", "handled by 140735340871680", "pid -> 123", "process_id (4711", "INFO gunicorn[4711]: booted"},
+		"pid":     {"pid -> 7", "child pid 7", "pid: 7", "handled by 140735340871680", "pid -> 123", "process_id (4711", "INFO gunicorn[4711]: booted"},
 		"tmp":     {"/tmp/a1b2c3d4", "mkdtemp gave tmpa1b2c3d4", "/tmp/x/../go-build1234567"},
 	} {
 		for _, line := range lines {

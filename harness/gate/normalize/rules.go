@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -108,8 +109,14 @@ const (
 	// level is a level of a log, in the form of most loggers; ident is what glibc calls a thread.
 	level = `(?:TRACE|DEBUG|INFO|NOTICE|LOG|WARN(?:ING)?|ERROR|CRITICAL|FATAL|PANIC|ALERT|EMERG)\b`
 	ident = `1[34]\d{13}\b`
-	// between is what separates the fields of a line of a log.
-	between = `(?:[ \t]*[|-][ \t]+|[ \t]+)`
+	// between is what separates the fields of a line of a log: a space or a mark.
+	space   = `[ \t]+`
+	mark    = `[ \t]*[|-][ \t]+`
+	between = `(?:` + mark + `|` + space + `)`
+	// Fields of a line of a log.
+	levelField = `\[?` + level + `\]?:?`
+	timeField  = `\[?<time>\]?`
+	wordField  = `\[?[A-Za-z_][\w.-]*\]?`
 	// temporary is where temporary files are.
 	temporary = `(?:/private)?(?:/tmp|/var/tmp|/dev/shm|/var/folders/\w\w/\w+/T)`
 
@@ -166,7 +173,16 @@ var builtin = sync.OnceValue(func() []rule {
 		always("log-process-bare", "<time>", `^(\[?<time>\]?`+between+`(?:[A-Za-z_][\w.-]* *[|-] +)?)\d+(?:`+between+`\d+)?(`+between+`\[?`+level+`(?:[\]:| \t]|$))`, "$1<pid>$2"),
 		always("log-process-first", " <time> ", `^(\[?)\d+(\]?|:[A-Z]) (\[?<time>\]? (?:[.*#-] |\[?`+level+`))`, "$1<pid>$2 $3"),
 		always("log-process-only", "[0", `^\[\d+\] (\[`+level+`\]|(?:INFO|DEBUG)\b)`, "[<pid>] $1"),
-		always("log-process-thread", "000000000000000", `^((?:\[?`+level+`\]?:?`+between+`)?\[?<time>.*?[\[( ])(?:\d+(?:[:/]|`+between+`))?`+ident, "$1<pid>"),
+		always("log-process-thread", "000000000000000", `^(?:`+strings.Join([]string{
+			// INFO <time> app 7 1407…
+			`(` + levelField + space + timeField + space + wordField + space + `)\d+` + space,
+			// INFO <time> 7 1407…, INFO <time> [7:1407…]
+			`(` + levelField + space + timeField + space + `[\[(]?)(?:\d+(?:[:/]|` + space + `))?`,
+			// <time> app INFO [7:1407…]
+			`(` + timeField + between + `(?:` + wordField + between + `)?` + levelField + between + `[\[(])(?:\d+(?:[:/]|` + space + `))?`,
+			// <time> - INFO - app - 7 - 1407…
+			`((?:` + levelField + mark + `)?` + timeField + mark + `(?:` + wordField + mark + `){0,3})(?:\d+(?:[:/]|` + mark + `))?`,
+		}, "|")+`)`+ident, "$1$2$3$4<pid>"),
 		always("log-process-ruby", ", [<time> #", `^([A-Z], \[<time> #)\d+(\] +[A-Z]+ -- )`, "$1<pid>$2"),
 		always("log-process-spring", " --- [", `^(<time> +`+level+` )\d+( --- \[)`, "$1<pid>$2"),
 		always("log-process-nginx", "#0", `^(<time> \[[a-z]+\] )\d+#\d+: `, "$1<pid>#<pid>: "),
