@@ -59,9 +59,9 @@ func (t *tapLines) line(line []byte) {
 		return
 	}
 	if t.file == "" && !t.version && !t.planned && t.seen == 0 || t.closed || len(t.ended) > 0 { // prove ends a file before the next one
-		if m := proveFile().FindSubmatch(line); m != nil {
+		if name := proveName(line); name != "" {
 			t.close()
-			t.document = document{file: string(m[1])}
+			t.document = document{file: name}
 			return
 		}
 	}
@@ -78,6 +78,19 @@ func (t *tapLines) line(line []byte) {
 		}
 	}
 	t.point(line)
+}
+
+// proveName is the name of the file whose output a line begins; empty for any other line. Most lines are output
+// without TAP, and the expression is slow.
+func proveName(line []byte) string {
+	if rest := bytes.TrimRight(line, "."); len(line)-len(rest) < 2 || !bytes.HasSuffix(rest, []byte(" ")) {
+		return ""
+	}
+	m := proveFile().FindSubmatch(line)
+	if m == nil {
+		return ""
+	}
+	return string(m[1])
 }
 
 // resume takes the line that was not the end of a file.

@@ -260,6 +260,19 @@ func TestBrokenTAP(t *testing.T) {
 	assert.Equal(t, evidence.ReportNone, parse("x", evidence.ReportAuto, 0, "ok then\nok\n1..2..3\n", "").Source, "an ok alone is not TAP")
 }
 
+// BenchmarkOutputWithoutTAP reads 1 MiB of output that is not TAP.
+func BenchmarkOutputWithoutTAP(b *testing.B) {
+	for name, line := range map[string]string{"words": "plain words of a log that says nothing", "a long line": strings.Repeat("a/b ", 10_000), "dots": "waiting for a/b..."} {
+		b.Run(name, func(b *testing.B) {
+			text := strings.Repeat(line+"\n", (1<<20)/len(line))
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				parse("./test", evidence.ReportTAP, 0, text, "")
+			}
+		})
+	}
+}
+
 // TestProve: each file of prove is a document of its own, and the lines of prove are no test points.
 func TestProve(t *testing.T) {
 	const end = "Files=9, Tests=9,  0 wallclock secs ( 0.02 usr  0.00 sys +  0.07 cusr  0.05 csys =  0.14 CPU)\nResult: PASS\n"
