@@ -51,34 +51,36 @@ func TestCompareGates(t *testing.T) {
 }
 
 func TestReordered(t *testing.T) {
-	of := func(unordered bool, logs ...string) (tests evidence.Tests) {
+	of := func(unordered string, logs ...string) (tests evidence.Tests) {
 		for i, log := range logs {
 			tests.Commands = append(tests.Commands, evidence.CommandTests{
-				Index: i + 1, LogSHA256: log, Source: evidence.ReportPytest, Unordered: unordered, Cases: []evidence.Case{{ID: "a", Outcome: evidence.Passed}},
+				Index: i + 1, LogSHA256: log, Source: evidence.ReportPytest, UnorderedSHA256: unordered, Cases: []evidence.Case{{ID: "a", Outcome: evidence.Passed}},
 			})
 		}
 		return tests
 	}
-	other := of(true, "b")
+	other := of("s", "b")
 	other.Commands[0].Source = evidence.ReportNone
-	skipped := of(true, "b")
+	mixed := of("s", "b", "b")
+	mixed.Commands[1].UnorderedSHA256 = "r"
+	skipped := of("s", "b")
 	skipped.Commands[0].Cases[0].Outcome = evidence.Skipped
 	for name, c := range map[string]struct {
 		want, got evidence.Tests
-		behavior  string
 		reordered bool
 	}{
-		"in parallel":       {of(true, "a", "b"), of(true, "a", "c"), "x", true},
-		"another behaviour": {of(true, "a"), of(true, "b"), "y", false},
-		"equal logs":        {of(true, "a"), of(true, "a"), "x", false},
-		"one by one":        {of(false, "a"), of(false, "b"), "x", false},
-		"another report":    {of(true, "a"), other, "x", false},
-		"another outcome":   {of(true, "a"), skipped, "x", false},
-		"another gate":      {of(true, "a"), of(true, "b", "c"), "x", false},
+		"in parallel":          {of("s", "a", "b"), of("s", "a", "c"), true},
+		"other lines":          {of("s", "a"), of("r", "b"), false},
+		"other lines in one":   {of("s", "a", "a"), mixed, false},
+		"equal logs":           {of("s", "a"), of("s", "a"), false},
+		"one by one":           {of("", "a"), of("", "b"), false},
+		"only one in parallel": {of("", "a"), of("s", "b"), false},
+		"another report":       {of("s", "a"), other, false},
+		"another outcome":      {of("s", "a"), skipped, false},
+		"another gate":         {of("s", "a"), of("s", "b", "c"), false},
 	} {
-		require.Equal(t, c.reordered, reordered(c.want, c.got, "x", c.behavior), name)
+		require.Equal(t, c.reordered, reordered(c.want, c.got), name)
 	}
-	require.False(t, reordered(of(true, "a"), of(true, "b"), "", ""), "nothing is known")
 }
 
 func TestCompareTests(t *testing.T) {

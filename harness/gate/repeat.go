@@ -14,9 +14,6 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-// maxHash bounds a file with one hash, in bytes.
-const maxHash = 1 << 10
-
 // compareRepeats normalizes each repetition as the first pass was, and reports the first
 // difference of logs, of test cases and of outputs. The judge sees what the gates
 // tried in a repetition.
@@ -68,12 +65,7 @@ func (g *run) compareRepeat(ctx context.Context, k int, artifacts evidence.Artif
 			Reason: evidence.ReasonNonReproducible, Gate: gate, Subject: subject, Detail: fmt.Sprintf(format, args...) + fmt.Sprintf(" in run %d.", k),
 		})
 	}
-	was, wasErr := evidence.ReadText(g.root, evidence.BehaviorHashFile, maxHash)
-	is, isErr := evidence.ReadText(other, evidence.BehaviorHashFile, maxHash)
-	if err := errors.Join(wasErr, isErr); err != nil {
-		return nil, err
-	}
-	if line != nil && !reordered(first, again, string(was), string(is)) {
+	if line != nil && !reordered(first, again) {
 		differs(0, evidence.RunLogFile, "Line %d is %q, and %q", line.Line, line.Want, line.Got)
 	}
 	if d := compareTests(first, again); d != nil {

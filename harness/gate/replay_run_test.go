@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	gogit "github.com/go-git/go-git/v5"
@@ -249,6 +250,8 @@ func TestReplayOfParallelTests(t *testing.T) {
 		"another letter":  {"bringing up nodes...\n...\n", "bringing up nodes...\n..s\n", names, names, []string{"log", "behavior_hash"}},
 		"another line":    {"2 workers [2 items]\n..\nx: 1\n", "2 workers [2 items]\n..\nx: 2\n", names, names, []string{"log", "behavior_hash"}},
 		"another outcome": {"2 workers [2 items]\n.s\nx: 1\ny: 2\n", "2 workers [2 items]\ns.\ny: 2\nx: 1\n", skipsB, skipsA, []string{"log", "outcome"}},
+		"another stream":  {"2 workers [2 items]\n..\nx: 1\ny: 2\n", "2 workers [2 items]\n..\n<err>x: 1\ny: 2\n", names, names, []string{"log"}},
+		"an indent":       {"2 workers [2 items]\n..\nx: 1\n", "2 workers [2 items]\n..\n  x: 1\n", names, names, []string{"log"}},
 		"one by one":      {"x: 1\ny: 2\n", "y: 2\nx: 1\n", names, names, []string{"log"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,6 +260,10 @@ func TestReplayOfParallelTests(t *testing.T) {
 				cases := c.cases
 				if g.Stdout = c.stdout; f.ran > 1 {
 					g.Stdout, cases = c.again, c.other
+				}
+				if out, both, found := strings.Cut(g.Stdout, "<err>"); found {
+					line, rest, _ := strings.Cut(both, "\n")
+					g.Stdout, g.Stderr = out+rest, line+"\n"
 				}
 				g.report = `<testsuite name="pytest">` + cases + `</testsuite>`
 				return nil

@@ -33,7 +33,7 @@ func TestWireKeys(t *testing.T) {
 			"loop_budgets null_checks_performed profile seed_agreement skill_version stop_reason verification_rung verification_rung_target",
 		evidence.TestsFile: "command commands exit_code failing_tests_before passing_tests_after schema",
 		evidence.TestsFile + " commands .": "argv baseline cases cases_dropped command counts ending exit_code expect_exit failing_tests_before index kind " +
-			"log_sha256 logs_complete passing_tests_after problem source started unordered",
+			"log_sha256 logs_complete passing_tests_after problem source started",
 		evidence.TestsFile + " commands . counts":  "errored failed passed skipped total xfailed xpassed",
 		evidence.TestsFile + " commands . cases .": "id message name outcome suite",
 		evidence.EnvSnapshotFile: "arch engine git_commit git_dirty image image_id image_locked language_runtimes locale os repo_root runtime schema " +

@@ -102,9 +102,11 @@ type CommandTests struct {
 	Ending       string `json:"ending"`
 	ExitCode     *int   `json:"exit_code"`
 	ExpectExit   int    `json:"expect_exit"`
-	LogsComplete bool   `json:"logs_complete"`       // false if bytes of the output were dropped
-	LogSHA256    string `json:"log_sha256"`          // of the gate's part of run_log.txt; empty if not known
-	Unordered    bool   `json:"unordered,omitempty"` // true if the output is that of tests in parallel: the order of its lines says nothing
+	LogsComplete bool   `json:"logs_complete"` // false if bytes of the output were dropped
+	LogSHA256    string `json:"log_sha256"`    // of the gate's part of run_log.txt; empty if not known
+	// UnorderedSHA256 is the hash of the same lines, sorted, those of stdout before those of stderr. It is
+	// empty if their order counts: the output is not one of tests in parallel.
+	UnorderedSHA256 string `json:"unordered_sha256,omitempty"`
 	// Source is the format of the report that the cases come from, "none" or empty without
 	// one. Problem says why a report could not be read. Counts is null without a report.
 	Source       ReportFormat `json:"source"`

@@ -69,9 +69,8 @@ func (j *judgement) summarized() {
 			add(gate, key, "has a test twice or out of order")
 		}
 	}
-	if is.Command != should.Command {
-		add(0, "command", "is %q, and its commands are %q", short(is.Command), short(should.Command))
-	}
+	j.when(is.Command != should.Command, evidence.ReasonIncomplete, evidence.TestsFile, "The command of %s is %q; the gate_commands of %s are %q.",
+		evidence.TestsFile, short(is.Command), evidence.RunManifestFile, short(should.Command))
 	if a, b := codeText(is.ExitCode), codeText(should.ExitCode); a != b {
 		add(0, "exit_code", "is %s, and by its results it is %s", a, b)
 	}

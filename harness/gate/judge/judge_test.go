@@ -227,7 +227,7 @@ var aspects = []aspect{
 	{"odd kind", func(in *Input) { gate(in).Kind, ran(in).Kind = "other", "other" }, evidence.ReasonIncomplete, `"other"`},
 	{"own exit code", func(in *Input) { in.Tests.ExitCode = exits(1) }, evidence.ReasonIncomplete, "contradicts itself: its exit_code is 1, and by its results it is 0."},
 	{"no own exit code", func(in *Input) { in.Tests.ExitCode = nil }, evidence.ReasonIncomplete, "contradicts itself: its exit_code is null, and by"},
-	{"own command", func(in *Input) { in.Tests.Command = "pytest -q slow" }, evidence.ReasonIncomplete, `contradicts itself: its command is "pytest -q slow", and its commands are "pytest -q".`},
+	{"own command", func(in *Input) { in.Tests.Command = "pytest -q slow" }, evidence.ReasonIncomplete, `The command of evidence/tests.json is "pytest -q slow"; the gate_commands of RunManifest.json are "pytest -q".`},
 	{"own passing tests", func(in *Input) { in.Tests.PassingTestsAfter = []string{"t.py::a", "t.py::b", "t.py::c"} }, evidence.ReasonIncomplete,
 		"contradicts itself: its passing_tests_after has tests that its results lack: t.py::c."},
 	{"fewer own passing tests", func(in *Input) { in.Tests.PassingTestsAfter = []string{"t.py::b"} }, evidence.ReasonIncomplete,

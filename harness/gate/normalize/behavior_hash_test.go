@@ -42,11 +42,32 @@ func TestBehaviorHashInPasses(t *testing.T) {
 			assert.Equal(t, want, sum, "%d bytes of lines held", most)
 		}
 	}
-	bounds, err := splitLines(strings.NewReader(log.String()), int64(log.Len()), 1000)
+	bounds, err := splitLines(strings.NewReader(log.String()), int64(log.Len()), 1000, trimmed)
 	require.NoError(t, err)
 	assert.Len(t, bounds, log.Len()/1000)
 	_, err = BehaviorHash(failing{strings.NewReader(log.String())}, int64(log.Len()))
 	assert.ErrorIs(t, err, iotest.ErrTimeout)
+}
+
+func TestUnorderedHash(t *testing.T) {
+	hash := func(streams ...string) string {
+		places := []int64{2}
+		for _, s := range streams {
+			places = append(places, places[len(places)-1]+int64(len(s)))
+		}
+		sum, err := unorderedHash(strings.NewReader("x\n"+strings.Join(streams, "")), places)
+		require.NoError(t, err)
+		return sum
+	}
+	// printf '\na\nb\nc\n' | sha256sum
+	const want = "c17658c946a824694616753c742ed7b4c1ee8e14fd32410421117418988eead3"
+	assert.Equal(t, want, hash("a\n\nb\n", "c\n"))
+	assert.Equal(t, want, hash("b\na\n\n", "c\n"))
+	for name, other := range map[string][]string{
+		"a line more": {"a\n\nb\nb\n", "c\n"}, "an empty line less": {"a\nb\n", "c\n"}, "a space": {" a\n\nb\n", "c\n"}, "a line on stderr": {"b\n\n", "a\nc\n"},
+	} {
+		assert.NotEqual(t, want, hash(other...), name)
+	}
 }
 
 type failing struct{ io.ReadSeeker }

@@ -56,13 +56,17 @@ func Evidence(ctx context.Context, root *os.Root) error {
 			found.know(one.Name)
 		}
 	}
-	parts, behavior, err := writeLog(ctx, root, runs, n, found)
+	sources := map[int]evidence.ReportFormat{}
+	for _, c := range tests.Commands {
+		sources[c.Index] = c.Source
+	}
+	parts, behavior, err := writeLog(ctx, root, runs, n, found, sources)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", evidence.RunLogFile, err)
 	}
 	for i := range tests.Commands {
 		c := &tests.Commands[i]
-		c.LogSHA256, c.Unordered = parts[c.Index].sha256, parts[c.Index].parallel || c.Source == evidence.ReportGoTest
+		c.LogSHA256, c.UnorderedSHA256 = parts[c.Index].sha256, parts[c.Index].unordered
 	}
 	observations, err := observationsOf(ctx, root, m)
 	if err != nil {
@@ -156,18 +160,19 @@ type log struct {
 	found *detection
 	// parallel says that the output of a gate is one of tests that ran in parallel.
 	parallel bool
+	// size is the size of the log, and streams are where a gate and its streams begin in it.
+	size    int64
+	streams []int64
 }
 
-// part is what is known of the log of one gate.
-type part struct {
-	sha256   string
-	parallel bool
-}
+// part is what is known of the log of one gate. unordered is the hash of its sorted lines, those of stdout
+// before those of stderr; empty if their order counts.
+type part struct{ sha256, unordered string }
 
 // writeLog writes run_log.txt: each gate in its order with its command, both streams and its
-// end; lines keep their order (RT-06). It returns the parts of the gates by their index, and
-// the behaviour hash.
-func writeLog(ctx context.Context, root *os.Root, runs []run, n *Normalizer, found *detection) (parts map[int]part, behavior string, err error) {
+// end; lines keep their order (RT-06). sources are where the test cases of the gates come from. It returns
+// the parts of the gates by their index, and the behaviour hash.
+func writeLog(ctx context.Context, root *os.Root, runs []run, n *Normalizer, found *detection, sources map[int]evidence.ReportFormat) (parts map[int]part, behavior string, err error) {
 	if err := root.Remove(evidence.RunLogFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
 	}
@@ -181,22 +186,29 @@ func writeLog(ctx context.Context, root *os.Root, runs []run, n *Normalizer, fou
 	l := &log{found: found}
 	for _, r := range runs {
 		sum := sha256.New()
-		l.out, l.parallel = io.MultiWriter(w, sum), false
+		l.out, l.parallel, l.streams = io.MultiWriter(w, sum), sources[r.gate.Index] == evidence.ReportGoTest, []int64{l.size}
+		n.progress.on = sources[r.gate.Index] == evidence.ReportPytest
 		if err := l.add(ctx, r, n); err != nil {
 			return nil, "", err
 		}
-		if r.result != nil {
-			parts[r.gate.Index] = part{hex.EncodeToString(sum.Sum(nil)), l.parallel}
+		if r.result == nil {
+			continue
 		}
+		p := part{sha256: hex.EncodeToString(sum.Sum(nil))}
+		if l.parallel {
+			if err := w.Flush(); err != nil {
+				return nil, "", err
+			}
+			if p.unordered, err = unorderedHash(file, append(l.streams, l.size)); err != nil {
+				return nil, "", err
+			}
+		}
+		parts[r.gate.Index] = p
 	}
 	if err := w.Flush(); err != nil {
 		return nil, "", err
 	}
-	size, err := file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return nil, "", err
-	}
-	behavior, err = BehaviorHash(file, size)
+	behavior, err = BehaviorHash(file, l.size)
 	return parts, behavior, err
 }
 
@@ -207,6 +219,7 @@ func (l *log) add(ctx context.Context, r run, n *Normalizer) error {
 		return nil
 	}
 	for _, name := range []string{"stdout", "stderr"} {
+		l.streams = append(l.streams, l.size)
 		l.say("# %s", name)
 		if err := l.stream(ctx, r, n, name); err != nil {
 			return fmt.Errorf("%s of gate %d: %w", name, r.gate.Index, err)
@@ -247,6 +260,7 @@ func (l *log) say(format string, args ...any) {
 	}
 	l.open = false
 	l.found.line++
+	l.size += int64(len(line))
 	_, _ = io.WriteString(l.out, line)
 }
 
@@ -257,5 +271,6 @@ func (l *log) Write(p []byte) (int, error) {
 		l.found.look(line)
 		l.parallel = l.parallel || isParallel(line)
 	}
+	l.size += int64(len(p))
 	return l.out.Write(p)
 }

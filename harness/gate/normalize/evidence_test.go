@@ -175,6 +175,37 @@ $ make lint
 	}
 }
 
+// TestEvidenceOfParallelTests: letters are counted only where a report of pytest has the test cases, and the order
+// of lines does not count where tests ran in parallel.
+func TestEvidenceOfParallelTests(t *testing.T) {
+	var m evidence.RunManifest
+	for _, report := range []evidence.ReportFormat{evidence.ReportAuto, evidence.ReportJUnit, evidence.ReportJUnit, evidence.ReportNone, evidence.ReportNone} {
+		m.Gates = append(m.Gates, evidence.Gate{Command: evidence.Command{Cmd: "./test", Report: report, ReportPath: "r.xml"}})
+	}
+	d := newGateDir(t, m)
+	for i, suite := range []string{"pytest", "pytest", "other", "", ""} {
+		base := fmt.Sprintf("%02d", i+1)
+		if suite != "" {
+			d.write(evidence.RawDir+"/"+base+".report", `<testsuite name="`+suite+`"><testcase classname="t" name="a"/><testcase classname="t" name="b"/></testsuite>`)
+		}
+		stdout := "2 workers [2 items]\n.s\n"
+		if i == 4 {
+			stdout = ".s\n"
+		}
+		d.ran(base, 0, stdout, "", nil)
+	}
+	require.NoError(t, normalize.Evidence(t.Context(), d.root))
+	assert.Equal(t, 2, strings.Count(d.read(evidence.RunLogFile), `<progress> 1 of ".", 1 of "s"`))
+	assert.Equal(t, 3, strings.Count(d.read(evidence.RunLogFile), "\n.s\n"))
+	var hashes []string
+	for i, c := range readAs[evidence.Tests](d, evidence.TestsFile).Commands {
+		assert.Equal(t, i < 4, c.UnorderedSHA256 != "", "gate %d", c.Index)
+		hashes = append(hashes, c.UnorderedSHA256)
+	}
+	assert.Equal(t, hashes[0], hashes[1], "the hash is of the gate's own part")
+	assert.NotEqual(t, hashes[1], hashes[2])
+}
+
 func TestEvidenceOfExitCodes(t *testing.T) {
 	gates := func(expect ...int) (m evidence.RunManifest) {
 		for _, e := range expect {

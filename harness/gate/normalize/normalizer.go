@@ -45,6 +45,9 @@ type Context struct {
 	Roots []string
 	// Names are names of this run alone, such as run IDs.
 	Names []string
+	// Cases says that a report of pytest has the outcome of each test. The letters of pytest-xdist become
+	// their counts then.
+	Cases bool
 }
 
 // Normalizer applies rules and counts them. It is not safe for concurrent use.
@@ -77,6 +80,7 @@ func New(rules []evidence.Rule, c Context) (*Normalizer, error) {
 		n.rules = append(n.rules, always(r.Name, "", r.Pattern, r.Replace))
 	}
 	n.counts = make([]int, len(n.rules))
+	n.progress.on = c.Cases
 	return n, nil
 }
 
@@ -197,7 +201,7 @@ func (n *Normalizer) line(out *bytes.Buffer, line []byte, end string, depth int)
 // apply applies the rules in their order until nothing changes: a replacement can be the
 // context of another match. The result is valid until the next call.
 func (n *Normalizer) apply(line []byte) []byte {
-	behind := n.look(line)
+	after := n.look(line)
 	for range maxRounds {
 		changed := false
 		for i, r := range n.rules {
@@ -205,13 +209,13 @@ func (n *Normalizer) apply(line []byte) []byte {
 				continue
 			}
 			var count int
-			if n.b, count = r.replaceAll(n.b[:0], line, n.shape, behind); count == 0 || bytes.Equal(n.b, line) {
+			if n.b, count = r.replaceAll(n.b[:0], line, n.shape, after); count == 0 || bytes.Equal(n.b, line) {
 				continue
 			}
 			n.counts[i] += count
 			n.a, n.b = n.b, n.a
 			line, changed = n.a, true
-			behind = n.look(line)
+			after = n.look(line)
 		}
 		if !changed {
 			return line
@@ -221,7 +225,7 @@ func (n *Normalizer) apply(line []byte) []byte {
 	return line
 }
 
-// look sets the shape of a line, and returns where the text behind the name of a test begins.
+// look sets the shape of a line, and returns where the text after the name of a test begins.
 func (n *Normalizer) look(line []byte) int {
 	n.shape = shape(n.shape[:0], line)
 	if name := testName(); name.mayMatch(n.shape) {
@@ -230,14 +234,14 @@ func (n *Normalizer) look(line []byte) int {
 	return 0
 }
 
-// replaceAll appends the line with all matches replaced to dst, and counts them. behind is where the
-// text behind the name of a test begins.
-func (r *rule) replaceAll(dst, line, shape []byte, behind int) ([]byte, int) {
-	if !r.split || behind == 0 {
+// replaceAll appends the line with all matches replaced to dst, and counts them. after is where the text
+// after the name of a test begins.
+func (r *rule) replaceAll(dst, line, shape []byte, after int) ([]byte, int) {
+	if !r.split || after == 0 {
 		return r.replaceIn(dst, line, shape)
 	}
-	dst, first := r.replaceIn(dst, line[:behind], shape[:behind])
-	dst, second := r.replaceIn(dst, line[behind:], shape[behind:])
+	dst, first := r.replaceIn(dst, line[:after], shape[:after])
+	dst, second := r.replaceIn(dst, line[after:], shape[after:])
 	return dst, first + second
 }
 

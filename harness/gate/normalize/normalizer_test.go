@@ -109,7 +109,7 @@ var sameAfter = []struct{ rule, a, b, want string }{
 	{"pool-worker", "ForkPoolWorker-1 and pool-1-thread-3", "ForkPoolWorker-2 and pool-1-thread-1", "ForkPoolWorker-<n> and pool-1-thread-<n>"},
 	{"xdist-crash", "replacing crashed worker gw0", "replacing crashed worker gw3", "replacing crashed worker <worker>"},
 	{"xdist-worker", "[gw0] [ 72/150] PASSED t.py::a", "[gw3] [  1/150] PASSED t.py::a", "[<worker>] PASSED t.py::a"},
-	// The first line of a test stands behind its name.
+	// The first line of a test comes after its name.
 	{"timestamp-iso", "t.py::test_a at 2026-01-02 03:04:05", "t.py::test_a at 2026-01-02 03:04:06", "t.py::test_a at <time>"},
 	{"duration", "t.py::T::test_b[10ms] took 775ms", "t.py::T::test_b[10ms] took 12ms", "t.py::T::test_b[10ms] took <duration>"},
 	{"timestamp-glog", "t.py::test_a[a b] I0102 03:04:05.678901 7 file.go:12] x", "t.py::test_a[a b] I0102 03:04:05.678902 8 file.go:12] x", "t.py::test_a[a b] I<time> <pid> file.go:12] x"},
@@ -172,7 +172,7 @@ var kept = []string{
 
 func normalizer(t testing.TB) *normalize.Normalizer {
 	t.Helper()
-	n, err := normalize.New(nil, normalize.Context{Roots: []string{"/repo"}, Names: []string{"run-1234"}})
+	n, err := normalize.New(nil, normalize.Context{Roots: []string{"/repo"}, Names: []string{"run-1234"}, Cases: true})
 	require.NoError(t, err)
 	return n
 }
@@ -311,6 +311,10 @@ func TestProgress(t *testing.T) {
 	for _, kept := range []string{"..F\n...\n", "bringing up nodes...\ntext\n..F\n", "more bringing up nodes...\n..F\n"} {
 		require.Equal(t, kept, string(normalizer(t).Text([]byte(kept))))
 	}
+	n, err := normalize.New(nil, normalize.Context{})
+	require.NoError(t, err)
+	const unknown = "2 workers [8 items]\n...F....\n"
+	require.Equal(t, unknown, string(n.Text([]byte(unknown))), "nothing else says which test failed")
 }
 
 func TestRulesOfAWish(t *testing.T) {

@@ -38,6 +38,8 @@ func isParallel(line []byte) bool {
 // progress counts the letters that pytest prints for tests that ran in parallel. Their order changes
 // from run to run, and so does how many are in a line: the lines become one line with the counts.
 type progress struct {
+	// on says that a report has the outcome of each test. The counts alone would hide which test failed.
+	on bool
 	// inside says that the next line can have letters.
 	inside bool
 	counts map[byte]int
@@ -50,6 +52,7 @@ type progress struct {
 // take writes a normalized line, or keeps it until the last line of letters is known.
 func (p *progress) take(out *bytes.Buffer, line []byte, end string) {
 	switch {
+	case !p.on:
 	case workersLine().Match(line):
 		p.flush(out)
 		p.inside = true

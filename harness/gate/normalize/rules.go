@@ -51,7 +51,7 @@ type rule struct {
 	except []pattern
 	// leads says that the rule also changes the beginning of such a line.
 	leads bool
-	// split says that the text behind the name of a test is a line of its own.
+	// split says that text after the name of a test is treated as a line of its own.
 	split bool
 }
 
@@ -72,7 +72,7 @@ func unlessCompared(name, hints, expression, replace string) rule {
 }
 
 // testName is the name of a test that its runner prints before it starts the test, so that the
-// first line of the test stands behind it: pytest with -sv, unittest with -v, and libtest.
+// first line of the test comes after it: pytest with -sv, unittest with -v, and libtest.
 var testName = sync.OnceValue(func() pattern {
 	return compile(".py::| ... ", `^(?:\S+\.py(?:::[^\s\[]+)+(?:\[.*?\])? |\w+ \([\w.]+\) \.\.\. |test \S+ \.\.\. )`)
 })
