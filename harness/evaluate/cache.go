@@ -225,6 +225,7 @@ func (h *Harness) lookUp(ctx context.Context, x execution, res *Result) (known *
 	}
 	h.log.LogAttrs(ctx, slog.LevelInfo, "script not run: its result is known", slog.String("script", x.script), slog.String("key", key))
 	hit.Name, hit.CompetitionID, hit.Cached = res.Name, res.CompetitionID, true
+	hit.MetricDirection, hit.BaselineValue = res.MetricDirection, res.BaselineValue
 	hit.OriginalSHA256, hit.SetupSHA256, hit.Resource = res.OriginalSHA256, res.SetupSHA256, res.Resource
 	return &hit, key, files, nil
 }

@@ -165,6 +165,19 @@ func TestCacheKeepsFailedScripts(t *testing.T) {
 }
 
 // TestCacheOfAnotherScript: an entry has to say which script it is of.
+// TestCacheOfACorrectedTask: a result that is known is ranked by the task of today.
+func TestCacheOfACorrectedTask(t *testing.T) {
+	e := newEvaluator(t, echo(), Options{Cache: t.TempDir()})
+	job := Job{Script: "score 0.5", Task: newTask(t), Timeout: time.Minute}
+	for _, direction := range []MetricDirection{Maximize, Minimize} {
+		job.Task.MetricDirection = direction
+		got, err := e.Run(t.Context(), job)
+		require.NoError(t, err)
+		require.Equal(t, direction, got.MetricDirection)
+		require.Equal(t, direction == Minimize, got.Cached)
+	}
+}
+
 func TestCacheOfAnotherScript(t *testing.T) {
 	dir := t.TempDir()
 	e, job := newEvaluator(t, echo(), Options{Cache: dir}), Job{Script: "score 0.5", Task: newTask(t), Timeout: time.Minute}

@@ -43,7 +43,17 @@ const (
 // allAliases returns the further names of files of a task: those of its layout, and its own, which
 // win. input is the directory of the data; without it, names of its entries are left out. Data that contain
 // a directory called like the competition are arranged as the layout wants them, and appear as a whole.
+// If that is too many names, those of the entries are left out.
 func (t TaskDescription) allAliases(input string) ([]spec.Alias, error) {
+	entries, arranged := topOf(input), holdsDir(input, t.CompetitionID)
+	all, err := t.aliases(entries, arranged)
+	if len(all) > spec.MaxAliases {
+		return t.aliases(nil, arranged)
+	}
+	return all, err
+}
+
+func (t TaskDescription) aliases(entries []string, arranged bool) ([]spec.Alias, error) {
 	var own, all []spec.Alias
 	for _, name := range slices.Sorted(maps.Keys(t.Aliases)) {
 		own = append(own, spec.Alias{Name: strings.TrimPrefix(name, "./"), Target: strings.TrimPrefix(t.Aliases[name], "./")})
@@ -53,8 +63,7 @@ func (t TaskDescription) allAliases(input string) ([]spec.Alias, error) {
 		if !ok {
 			return nil, &policy.FieldError{Field: "layout", Value: shown(t.Layout), Rule: "must be one of " + text.List(Layouts())}
 		}
-		entries := topOf(input)
-		arranged := slices.Contains(entries, t.CompetitionID)
+		entries = slices.DeleteFunc(entries, func(name string) bool { return name == t.CompetitionID })
 		var wholes []spec.Alias
 		for _, name := range slices.Sorted(maps.Keys(known)) {
 			dir := path.Dir(name)
@@ -66,8 +75,12 @@ func (t TaskDescription) allAliases(input string) ([]spec.Alias, error) {
 					Rule: "must be the name of a directory: the layout " + t.Layout + " has one of that name"}
 			case arranged && path.Dir(dir) != "/":
 				wholes = append(wholes, spec.Alias{Name: dir, Target: known[name]})
-			case !arranged:
-				all = append(all, spec.Alias{Name: strings.ReplaceAll(name, competitionPart, t.CompetitionID), Target: known[name]})
+			default:
+				a := spec.Alias{Name: strings.ReplaceAll(name, competitionPart, t.CompetitionID), Target: known[name]}
+				if arranged {
+					a.Target += "/" + t.CompetitionID
+				}
+				all = append(all, a)
 			}
 		}
 		all = slices.Concat(apartFrom(all, wholes), wholes)
@@ -98,6 +111,19 @@ func topOf(dir string) []string {
 	}
 	slices.Sort(names)
 	return slices.DeleteFunc(names, func(name string) bool { return !isEntry(name) })
+}
+
+// holdsDir reports whether a directory has a directory of this name.
+func holdsDir(dir, name string) (found bool) {
+	if dir == "" || !isEntry(name) {
+		return false
+	}
+	_ = fsx.InRoot(dir, func(root *os.Root) error { // an unreadable directory is reported by its user
+		info, err := root.Stat(name)
+		found = err == nil && info.IsDir()
+		return nil
+	})
+	return found
 }
 
 // firstNames returns at most n names in a directory, in no order; none if it cannot be read.

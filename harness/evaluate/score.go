@@ -67,7 +67,10 @@ func (s *scoreScanner) endLine() {
 		if match[2] >= 0 {
 			s.last = string(s.line[match[2]:match[3]])
 		}
-		s.cut = result.ScoreCut(s.last, string(s.line[match[1]:min(match[1]+2, len(s.line))]))
+		s.cut = ""
+		if match[2] >= 0 && len(bytes.Trim(s.line[match[3]:match[1]], "0123456789")) == 0 { // else the pattern says what follows the number
+			s.cut = result.ScoreCut(s.last, string(s.line[match[1]:min(match[1]+2, len(s.line))]))
+		}
 	}
 	s.line = s.line[:0]
 }

@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/evalbox/evalbox/harness/evaluate/submission"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 func TestWhy(t *testing.T) {
@@ -170,6 +172,14 @@ func TestScorePattern(t *testing.T) {
 			require.Equal(t, cut, warning != "", "%s %s", pattern, line)
 		}
 	}
+	for pattern, line := range map[string]string{`acc ([\d.]+) of \d+`: "acc 0.5 of 1,000", `acc=([0-9.]+) loss=[0-9.]+`: "acc=0.9 loss=3%"} {
+		compiled, err := scorePattern(pattern)
+		require.NoError(t, err)
+		s := &scoreScanner{pattern: compiled}
+		_, _ = s.Write([]byte(line))
+		_, warning := s.score()
+		require.Empty(t, warning, line)
+	}
 	optional, err := scorePattern(`acc(=[0-9]+)?`)
 	require.NoError(t, err)
 	s := &scoreScanner{pattern: optional}
@@ -200,8 +210,12 @@ func TestKaggleLayout(t *testing.T) {
 	writeFile(t, filepath.Join(flat, "a\nb"), "x")
 	writeFile(t, filepath.Join(arranged, "titanic", "train.csv"), "x")
 	writeFile(t, filepath.Join(arranged, "more.csv"), "x")
+	full, file := t.TempDir(), t.TempDir()
+	writeFile(t, filepath.Join(full, "titanic", "train.csv"), "x")
+	writeFile(t, filepath.Join(file, "titanic"), "x")
 	for i := range maxEntries + 1 {
 		writeFile(t, filepath.Join(many, strconv.Itoa(i)), "x")
+		writeFile(t, filepath.Join(full, strconv.Itoa(i)), "x")
 	}
 	const always = "/kaggle/working=final submission.csv=final/submission.csv"
 	for name, test := range map[string]struct {
@@ -212,6 +226,8 @@ func TestKaggleLayout(t *testing.T) {
 			"/kaggle/input/images=input/images /kaggle/input/titanic=input /kaggle/input/train.csv=input/train.csv " + always, nil},
 		"in a directory of the competition": {arranged, "/input/more.csv=input/more.csv /input/titanic=input/titanic /kaggle/input=input " + always, nil},
 		"many entries":                      {many, "/input/titanic=input /kaggle/input/titanic=input " + always, nil},
+		"in a directory, many entries":      {full, "/input/titanic=input/titanic /kaggle/input=input " + always, nil},
+		"a file of that name":               {file, "/input/titanic=input /kaggle/input/titanic=input " + always, nil},
 		"aliases of the task":               {many, "/input/titanic=input /kaggle/input=input/a " + always, map[string]string{"/kaggle/input": "input/a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,6 +241,16 @@ func TestKaggleLayout(t *testing.T) {
 			require.Equal(t, test.want, strings.Join(got, " "))
 		})
 	}
+	most, own := t.TempDir(), map[string]string{}
+	for i := range maxEntries {
+		writeFile(t, filepath.Join(most, strconv.Itoa(i)), "x")
+	}
+	for i := range spec.MaxAliases - 2*maxEntries {
+		own[fmt.Sprintf("own/%d", i)] = "input/x"
+	}
+	aliases, err := TaskDescription{CompetitionID: "titanic", Layout: "kaggle", Aliases: own}.allAliases(most)
+	require.NoError(t, err)
+	require.Len(t, aliases, len(own)+4, "those of the task and of the layout without entries")
 	for _, id := range []string{"a/b", "..", "", "a\nb"} {
 		_, err := TaskDescription{CompetitionID: id, Layout: "kaggle"}.allAliases("")
 		require.ErrorContains(t, err, "must be the name of a directory")

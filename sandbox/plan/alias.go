@@ -13,9 +13,12 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// linkDirBytes is the size of a directory of links. Its number of inodes leaves no room for
-// files of a program.
-const linkDirBytes = 64 << 10
+// A directory of links has linkDirBytes, and pageBytes for each entry: a file system in memory takes
+// a page for a link with a long target. Its inodes leave no room for files of a program.
+const (
+	linkDirBytes = 64 << 10
+	pageBytes    = 4 << 10
+)
 
 // aliasPlan holds the further names of a request: links, mounts of the input, and the directories of those
 // names that are not in the working directory. The root is read-only, so each is a tmpfs.
@@ -75,14 +78,13 @@ func mountable(a spec.Alias, layout spec.Layout) bool {
 }
 
 // linkDirs returns a tmpfs for each directory that lies in no other one, with an inode for
-// everything that is made in it. The directory of a mount has one of its own: the engine makes what leads to
-// a mount, and no program could make a link there.
+// everything that is made in it. The engine makes the directories that lead to a mount, and init could make
+// no link there: each directory of links beside such a mount has a tmpfs of its own.
 func linkDirs(dirs []string, aliases []spec.Alias, binds []spec.Bind) []spec.Tmpfs {
 	slices.SortFunc(dirs, spec.ByDepth)
 	var targets []string
 	for _, dir := range dirs {
-		holdsMount := slices.ContainsFunc(binds, func(b spec.Bind) bool { return path.Dir(b.Target) == dir })
-		if !slices.ContainsFunc(targets, func(t string) bool { return t == dir || !holdsMount && spec.Below(dir, t) }) {
+		if !slices.ContainsFunc(targets, func(t string) bool { return t == dir || spec.Below(dir, t) && !leadsToMount(dir, t, binds) }) {
 			targets = append(targets, dir)
 		}
 	}
@@ -104,9 +106,15 @@ func linkDirs(dirs []string, aliases []spec.Alias, binds []spec.Bind) []spec.Tmp
 			}
 		}
 		maps.DeleteFunc(made, func(_ string, here bool) bool { return !here })
-		all = append(all, spec.Tmpfs{Target: dir, SizeBytes: linkDirBytes, Inodes: int64(len(made))})
+		all = append(all, spec.Tmpfs{Target: dir, SizeBytes: linkDirBytes + pageBytes*int64(len(made)), Inodes: int64(len(made))})
 	}
 	return all
+}
+
+// leadsToMount reports whether the engine makes a directory between another one, above it, and dir.
+func leadsToMount(dir, above string, binds []spec.Bind) bool {
+	first, _, _ := strings.Cut(spec.Rel(dir, above), "/")
+	return slices.ContainsFunc(binds, func(b spec.Bind) bool { return spec.Below(b.Target, above+"/"+first) })
 }
 
 // resolveAlias returns the absolute form of an alias, or the rule that it breaks.

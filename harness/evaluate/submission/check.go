@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +46,7 @@ type Check struct {
 	// Problems are wrong, with line numbers: at most 20, and none much longer than a line.
 	// Never nil.
 	Problems []string `json:"problems"`
-	// Notes are unusual but not wrong. Never nil.
+	// Notes are unusual but not wrong: at most 20. Never nil.
 	Notes []string `json:"notes"`
 	// Rows and SampleRows count the records after the header, as far as they were read.
 	Rows       int64 `json:"rows"`
@@ -101,7 +102,7 @@ func (r Rule) openSample() (*table, error) {
 				err = fmt.Errorf("has no column %s", shown(r.IDColumn))
 			}
 		case len(sample.header) == 1 && r.SameOrder:
-			err = errors.New("has one column, so no IDs with an order: name the column of the IDs, or leave out that their order counts")
+			err = errors.New("has one column, so there are no IDs whose order could be compared: give --id-column, or leave out --same-order")
 		case len(sample.header) == 1:
 			sample.column = -1
 		}
@@ -146,6 +147,9 @@ func (r Rule) Check(ctx context.Context, workingDir string) Check {
 	if c.more > 0 {
 		c.Problems = append(c.Problems, fmt.Sprintf("and %d further problems", c.more))
 	}
+	if c.moreNotes > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("and %d further notes", c.moreNotes))
+	}
 	c.OK = len(c.Problems) == 0 && c.Failure == ""
 	return c.Check
 }
@@ -155,6 +159,7 @@ type comparison struct {
 	Check
 	sameOrder    bool
 	more         int64 // problems that are not in the list
+	moreNotes    int64 // notes that are not in the list
 	ours, theirs *table
 }
 
@@ -164,6 +169,15 @@ func (c *comparison) problem(format string, args ...any) {
 		return
 	}
 	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
+}
+
+// note adds a note.
+func (c *comparison) note(format string, args ...any) {
+	if len(c.Notes) >= maxProblems-1 {
+		c.moreNotes++
+		return
+	}
+	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
 // fail keeps the first reason.
@@ -176,7 +190,7 @@ func (c *comparison) fail(format string, args ...any) {
 func (c *comparison) headers() bool {
 	err := c.ours.readHeader()
 	if c.ours.mark {
-		c.Notes = append(c.Notes, "the submission begins with a byte order mark")
+		c.note("the submission begins with a byte order mark")
 	}
 	got, want := c.ours.header, c.theirs.header
 	switch {
@@ -194,9 +208,12 @@ func (c *comparison) headers() bool {
 	}
 	c.watch()
 	if c.theirs.column < 0 {
-		c.Notes = append(c.Notes, "the sample has one column, so no IDs: header, number of rows and values were looked at; if the column has the IDs, name it as their column")
 		c.ours.column = -1
-		return slices.Equal(got, want)
+		if !slices.Equal(got, want) {
+			return false
+		}
+		c.note("the sample has one column, so IDs were not compared: give --id-column if the column has the IDs")
+		return true
 	}
 	id := want[c.theirs.column]
 	if c.ours.column = slices.Index(got, id); c.ours.column < 0 {
@@ -252,14 +269,14 @@ func (c *comparison) valueNotes() {
 				if got.count == 1 {
 					verb = "is"
 				}
-				c.Notes = append(c.Notes, fmt.Sprintf("column %s: %s %s %s, first %s in line %d: %s", name, text.Count(got.count, "value"), verb, what, shown(got.first), got.line, advice))
+				c.note("column %s: %s %s %s, first %s in line %d: %s", name, text.Count(got.count, "value"), verb, what, shown(got.first), got.line, advice)
 			}
 		}
 		note(ours.missing, theirs.missing, "missing", "write a prediction for each row")
 		note(ours.infinite, theirs.infinite, "infinite", "write finite numbers")
 		note(ours.garbled, theirs.garbled, "not UTF-8", "write the file as UTF-8")
 		if theirs.words.count == 0 && theirs.numbers > 0 {
-			note(ours.words, theirs.words, "not a number", "the sample has numbers there")
+			note(ours.words, theirs.words, "not numeric", "the sample has numbers there")
 		}
 	}
 }
@@ -334,12 +351,17 @@ func (c *comparison) records(ctx context.Context) {
 	case c.sameOrder:
 		c.problem("the IDs are the sample's in another order: %s", disorder)
 	default:
-		c.Notes = append(c.Notes, "the IDs are the sample's in another order: "+disorder)
+		c.note("the IDs are the sample's in another order: %s", disorder)
 	}
 }
 
 // idAdvice says that two IDs are one number in two forms; empty if they are not.
 func idAdvice(got, want string) string {
+	_, intGot := new(big.Int).SetString(got, 10)
+	_, intWant := new(big.Int).SetString(want, 10)
+	if intGot && intWant && len(got) == len(want) {
+		return "" // a float64 can be the same for both
+	}
 	a, errA := strconv.ParseFloat(got, 64)
 	b, errB := strconv.ParseFloat(want, 64)
 	if errA != nil || errB != nil || a != b {

@@ -120,7 +120,7 @@ func TestCheckSubmission(t *testing.T) {
 		"quotes and CR LF":      {text: "\"id\",\"label\"\r\n\"1\",\"1\"\r\n2,\"2\"\r\n3,3\r\n", rows: 3},
 		"a missing value":       {text: "id,label\n1,5\n2,\n3,NaN\n", note: `column "label": 2 values are missing, first "" in line 3: write a prediction for each row`, rows: 3},
 		"an infinite value":     {text: "id,label\n1,5\n2,-inf\n3,7\n", note: `column "label": 1 value is infinite, first "-inf" in line 3: write finite numbers`, rows: 3},
-		"texts for numbers":     {text: "id,label\n1,cat\n2,True\n3,7\n", note: `column "label": 1 value is not a number, first "cat" in line 2: the sample has numbers there`, rows: 3},
+		"texts for numbers":     {text: "id,label\n1,cat\n2,True\n3,7\n", note: `column "label": 1 value is not numeric, first "cat" in line 2: the sample has numbers there`, rows: 3},
 		"a value of lines":      {text: "id,label\n1,\"a\nb\"\n2,2\n3,3\n", note: `first "a\nb" in line 2`, rows: 3},
 		"not UTF-8":             {text: "id,label\n1,caf\xe9\n2,2\n3,3\n", note: "1 value is not UTF-8", rows: 3},
 		"an index":              {text: ",id,label\n0,1,5\n1,2,6\n2,3,7\n", problems: []string{"the first column is an index; write the file without it (index=False)"}, rows: 3},
@@ -180,7 +180,7 @@ func TestSampleWithOneColumn(t *testing.T) {
 		"other predictions": {text: "y\n1\n2\n", notes: 1},
 		"missing":           {text: "y\n1\nnan\n", notes: 2},
 		"rows":              {text: "y\n1\n", problems: []string{"1 row, expected 2"}, notes: 1},
-		"header":            {text: "x\n1\n2\n", problems: []string{`the header is "x"`}, notes: 1},
+		"header":            {text: "x\n1\n2\n", problems: []string{`the header is "x"`}},
 		"named as the IDs":  {text: "y\n1\n2\n", column: "y", problems: []string{"the IDs are not the sample's"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +197,30 @@ func TestSampleWithOneColumn(t *testing.T) {
 	}
 	sample := filepath.Join(t.TempDir(), "sample.csv")
 	treetest.File(t, sample, "y\n0\n")
-	require.ErrorContains(t, Rule{Sample: sample, SameOrder: true}.CheckSample(), "has one column, so no IDs with an order")
+	require.ErrorContains(t, Rule{Sample: sample, SameOrder: true}.CheckSample(), "has one column, so there are no IDs whose order could be compared")
+}
+
+// TestManyNotes: the notes of a wide submission are bounded.
+func TestManyNotes(t *testing.T) {
+	row := func(first, other string) string { return first + strings.Repeat(","+other, 500) + "\n" }
+	var header strings.Builder
+	header.WriteString("id")
+	for i := range 500 {
+		fmt.Fprintf(&header, ",c%d", i)
+	}
+	dir := finalWith(t, "submission.csv", header.String()+"\n"+row("1", "nan"))
+	rule := Rule{Sample: filepath.Join(dir, "sample.csv")}
+	treetest.File(t, rule.Sample, header.String()+"\n"+row("1", "0"))
+	check := rule.Check(t.Context(), dir)
+	require.Len(t, check.Notes, maxProblems)
+	require.Equal(t, "and 481 further notes", check.Notes[maxProblems-1])
+}
+
+// TestIDsThatLookAlike: two whole numbers of the same length are two IDs, even if a float is one for both.
+func TestIDsThatLookAlike(t *testing.T) {
+	require.Empty(t, idAdvice("1234567890123456789", "1234567890123456790"))
+	require.NotEmpty(t, idAdvice("1.0", "1"))
+	require.NotEmpty(t, idAdvice("007", "7"))
 }
 
 func TestCheckSubmissionBounds(t *testing.T) {
