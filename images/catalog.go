@@ -127,7 +127,7 @@ type Bootstrap struct {
 	// package takes the place of each.
 	StandIns []string `yaml:"stand_ins" json:"stand_ins"`
 	// Exclude are patterns of paths that are not unpacked (dpkg path-exclude). In an own image with Debian
-	// packages, only those of documentation count.
+	// packages, only the patterns of documentation count.
 	Exclude []string `yaml:"exclude" json:"exclude"`
 }
 

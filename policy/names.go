@@ -17,7 +17,7 @@ const maxName = 64
 
 var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`) })
 
-// NameOf returns the name of a run for any text, such as that of a file: the text itself if it is a name by
+// NameOf returns the name of a run for any text, such as the name of a file: the text itself if it is a name by
 // [CheckName]. Otherwise each run of other characters becomes a '-', and a digest of the text follows, so
 // that different texts have different names.
 func NameOf(text string) string {

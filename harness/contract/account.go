@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 )
@@ -136,7 +137,7 @@ func (run *execution) failure(res *result.Result) string {
 	for _, d := range failed {
 		texts = append(texts, d.String())
 	}
-	return firstOf(texts)
+	return text.First(texts, mostListed, "; ")
 }
 
 // unenforced compares the enforced limits with the contract (resolution 50). Usually there is

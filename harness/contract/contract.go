@@ -9,7 +9,6 @@ package contract
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/evalbox/evalbox/harness/trial"
+	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox"
@@ -351,17 +351,11 @@ func refusedText(violations []Violation) string {
 		}
 		all = append(all, v.String())
 	}
-	return "Validation failed: " + firstOf(all)
+	return "Validation failed: " + text.First(all, mostListed, "; ")
 }
 
-// firstOf joins the first few of some texts, and counts the rest.
-func firstOf(texts []string) string {
-	const most = 3
-	if more := len(texts) - most; more > 0 {
-		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, "; ")
-}
+// mostListed bounds the problems that an error lists.
+const mostListed = 3
 
 // executed describes what is run, from the plan that the engine carries out.
 func executed(c Contract, plan spec.Spec, files Resolved) *Executed {

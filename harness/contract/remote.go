@@ -115,7 +115,7 @@ func (run *execution) callRemote(ctx context.Context) error {
 	}
 	o.Success = answer.Err == nil && len(o.failures()) == 0
 	if !o.Success && answer.Err == nil {
-		o.Error = firstOf([]string{o.failures()[0].String()})
+		o.Error = o.failures()[0].String()
 	}
 	run.answered(answer)
 	o.Call.Attempts = append(slices.Clone(run.before), run.attempt())

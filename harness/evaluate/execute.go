@@ -90,7 +90,7 @@ func (h *Harness) request(x execution) (sandbox.Request, error) {
 	maps.Copy(req.Env, h.opts.Request.Env)
 	maps.Copy(req.Env, x.env)
 	req.Name = cmp.Or(x.name, req.Name)
-	req.Aliases = slices.Concat(req.Aliases, apartFrom(x.aliases, req.Aliases)) // those of the options win
+	req.Aliases = slices.Concat(req.Aliases, apartFrom(x.aliases, req.Aliases)) // the aliases of the options win
 	return req, nil
 }
 

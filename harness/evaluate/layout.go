@@ -40,10 +40,10 @@ const (
 	maxEntries = 200
 )
 
-// allAliases returns the further names of files of a task: those of its layout, and its own, which
-// win. input is the directory of the data; without it, names of its entries are left out. Data that contain
-// a directory called like the competition are arranged as the layout wants them, and appear as a whole.
-// If that is too many names, those of the entries are left out.
+// allAliases returns the further names of files of a task, from its layout and its own aliases, which win.
+// input is the directory of the data. Names for its entries are left out without it, and where they would
+// be too many. Data that contain a directory called like the competition are arranged as the layout wants
+// them, and appear as a whole.
 func (t TaskDescription) allAliases(input string) ([]spec.Alias, error) {
 	entries, arranged := topOf(input), holdsDir(input, t.CompetitionID)
 	all, err := t.aliases(entries, arranged)

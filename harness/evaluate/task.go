@@ -109,7 +109,7 @@ func (t TaskDescription) problems() []error {
 func errOf[T any](_ T, err error) error { return err }
 
 // Directories returns the working directory of the task and the directory of its data. A DataDir that
-// contains the directory input is the working directory, and so is one that is missing or empty: EX-015
+// contains the directory input, is empty, or does not exist, is the working directory: EX-015
 // gives data_dir to EX-001, which makes input/ in it. Any other DataDir, and each whose last part is
 // "input", is the data itself, and its parent the working directory. A relative DataDir is relative to the
 // current directory.

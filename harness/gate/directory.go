@@ -71,9 +71,9 @@ func earlierRuns(path string) (places []string) {
 	return places
 }
 
-// openDirectory creates a gate directory, or opens an empty one. An earlier run in it moves aside
-// ([earlierRuns]); with replace it is removed, and so is one that was killed before its verdict. Nothing
-// changes if that would move or remove a directory of keep.
+// openDirectory creates a gate directory, or opens an empty directory. An earlier run in it moves aside
+// ([earlierRuns]); it is removed with replace, and if it was killed before its verdict. Nothing changes if
+// that would move or remove a directory of keep.
 func openDirectory(path string, replace bool, keep kept) (dir directory, err error) {
 	if path == "" {
 		return directory{}, &DirectoryError{Rule: "none is named"}
@@ -109,9 +109,11 @@ func openDirectory(path string, replace bool, keep kept) (dir directory, err err
 			return dir, err
 		}
 	default:
-		for _, needed := range slices.Concat(keep.still, keep.whole) {
-			if err = outside(path, needed); err != nil && !state.bare {
-				return directory{}, errors.Join(err, dir.close())
+		if !state.bare {
+			for _, needed := range slices.Concat(keep.still, keep.whole) {
+				if err := outside(path, needed); err != nil {
+					return directory{}, errors.Join(err, dir.close())
+				}
 			}
 		}
 		if err = clearRun(dir.root); err != nil {
@@ -177,8 +179,8 @@ func claim(parent *os.Root, name, path string) (dir directory, err error) {
 
 // runState is what a directory holds.
 type runState struct {
-	// foreign says why it is no gate directory; empty for one, and for a directory without
-	// anything. Another directory is never changed.
+	// foreign says why it is not a gate directory; empty for a gate directory and for an empty
+	// directory. All others are never changed.
 	foreign string
 	// begun and finished say that there are a run manifest and a verdict. A run that was killed wrote
 	// no verdict.
@@ -274,7 +276,7 @@ func moveAside(parent *os.Root, path string, keep kept) (moved, removed string, 
 	if rule, yes := needed(abs, keep.still); yes {
 		return refused(names[0], rule, nil)
 	}
-	var oldest directory // the one that has no place any more
+	var oldest directory // the run that has no place any more
 	for i, place := range places {
 		name := filepath.Base(place)
 		names = append(names, name)
@@ -291,7 +293,7 @@ func moveAside(parent *os.Root, path string, keep kept) (moved, removed string, 
 			return "", "", err
 		}
 		if !state.isRun() {
-			return refused(name, "is no earlier run", nil)
+			return refused(name, "is not an earlier run", nil)
 		}
 		dirs, goes := keep.still, i == keptRuns-1 || state.bare
 		if goes {

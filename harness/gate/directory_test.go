@@ -195,16 +195,16 @@ func TestEarlierRunsStay(t *testing.T) {
 		"other files": {func(t *testing.T, places []string) {
 			finish(t, places[1], "x")
 			finish(t, filepath.Join(places[1], "more"), "x")
-		}, `gate.out.1 is no earlier run`},
+		}, `gate.out.1 is not an earlier run`},
 		"only a lock": {func(t *testing.T, places []string) {
 			require.NoError(t, os.Mkdir(places[1], 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(places[1], "wish.lock.json"), nil, 0o644))
-		}, "gate.out.1 is no earlier run"},
+		}, "gate.out.1 is not an earlier run"},
 		"the last one": {func(t *testing.T, places []string) {
 			finish(t, places[1], "1")
 			finish(t, places[2], "2")
 			require.NoError(t, os.MkdirAll(filepath.Join(places[3], "photos"), 0o755))
-		}, "gate.out.3 is no earlier run"},
+		}, "gate.out.3 is not an earlier run"},
 		"in use": {func(t *testing.T, places []string) {
 			dir, err := openDirectory(places[1], false, kept{})
 			require.NoError(t, err)

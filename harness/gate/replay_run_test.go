@@ -123,6 +123,12 @@ func TestReplayIsJudged(t *testing.T) {
 	o.Replace = true
 	_, err = o.run(t.Context())
 	require.NoError(t, err)
+	requireReplaysTheSame(t, o)
+}
+
+// requireReplaysTheSame replays a recorded run.
+func requireReplaysTheSame(t *testing.T, o testJob) {
+	t.Helper()
 	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
 	require.NoError(t, err)
 	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
@@ -146,9 +152,7 @@ func TestPrintedRefusal(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, verified.OK, verified.Problems)
 	require.Equal(t, report.Verdict, verified.Verdict)
-	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
-	require.NoError(t, err)
-	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+	requireReplaysTheSame(t, o)
 }
 
 // TestReplayOfABaseline: what failed on the baseline is not expected of a replay, which has none.
@@ -168,9 +172,7 @@ func TestReplayOfABaseline(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, evidence.Pass, report.Verdict.Status, report.Verdict.Findings)
 	require.Equal(t, []string{"test_a.py::test_one"}, report.Tests.FailingTestsBefore)
-	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
-	require.NoError(t, err)
-	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+	requireReplaysTheSame(t, o)
 }
 
 // TestReplayKeepsItsRecording: a replay never removes what it replays.
@@ -210,9 +212,7 @@ func TestReplayOfRepeats(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, evidence.ReasonOutsideBoundary, report.Verdict.StopReason, "what a repetition tries is judged")
 	require.Contains(t, reasons(report.Verdict), evidence.ReasonNonReproducible)
-	replayed, err := o.replay(t.Context(), gate.ReplayOptions{From: o.OutDir})
-	require.NoError(t, err)
-	require.Equal(t, gate.ReplaySame, replayed.Outcome, "%+v", replayed)
+	requireReplaysTheSame(t, o)
 }
 
 // TestReplayOfALineThatDiffers: a document that expects no log, beside a log that differs.

@@ -37,9 +37,8 @@ type Own struct {
 	// Dir is the directory of the files that Dockerfile may copy. Its .dockerignore is
 	// honored. All files together must not exceed [MaxBuildBytes].
 	Dir string
-	// Debian are packages that are added to those of the catalog's image of Debian packages. All
-	// their files are unpacked, and those of their dependencies, but documentation that the catalog
-	// excludes.
+	// Debian are packages that are added to the catalog's image of Debian packages. All files of these
+	// packages and of their dependencies are unpacked, except documentation that the catalog excludes.
 	Debian []string
 	// Requirements is the text of a file of Python packages, in pip's format. pip installs
 	// wheels only, and checks each hash that the file has.
@@ -159,8 +158,8 @@ func (m *maker) planOwn(ctx context.Context, cat images.Catalog, own Own) error 
 	return nil
 }
 
-// documentation are the patterns of a catalog that also hold for packages that a user asks for: those of
-// Debian's slim images. Any other file may be the reason for the package, such as a header.
+// documentation are the patterns of a catalog that also hold for packages that a user asks for. Debian's
+// slim images have the same. Any other file may be the reason for the package, such as a header.
 var documentation = []string{"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*"}
 
 // debianWith is the catalog's bootstrap, that of the default image if it has one, with more

@@ -214,25 +214,15 @@ func (b Board) Table() (header []string, cells [][]string, notes []string) {
 		}
 	}
 	if len(marked) > 0 {
-		notes = append(notes, Overstated+" the self-reported score is far better than the graded one: "+someOf(marked))
+		notes = append(notes, Overstated+" the self-reported score is far better than the graded one: "+text.First(marked, 5, ", "))
 	}
 	if len(doubtful) > 0 {
-		notes = append(notes, "a separator or % follows the number of the score, which may be cut: "+someOf(doubtful))
+		notes = append(notes, "a separator or % follows the number of the score, which may be cut: "+text.First(doubtful, 5, ", "))
 	}
 	if left := len(b.Ranked) - b.Top; b.Top > 0 && left > 0 {
 		notes = append(notes, fmt.Sprintf("and %d more", left))
 	}
 	return table[0], table[1:], notes
-}
-
-// someOf lists the first names.
-func someOf(names []string) string {
-	const most = 5
-	shown := strings.Join(names[:min(len(names), most)], ", ")
-	if more := len(names) - most; more > 0 {
-		shown += fmt.Sprintf(" and %d more", more)
-	}
-	return shown
 }
 
 // widthOf is the width of a column. A character outside of ASCII may be as wide as two.

@@ -48,7 +48,6 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // bounded bounds the message in the body of an answer, which is an object with a message, or text.
 func bounded(body []byte) []byte {
 	var answer map[string]json.RawMessage
-	var message string
 	if json.Unmarshal(body, &answer) != nil {
 		return []byte(Text(string(body)))
 	}
@@ -56,14 +55,11 @@ func bounded(body []byte) []byte {
 		if !strings.EqualFold(key, "message") {
 			continue
 		}
+		var message string
 		if json.Unmarshal(value, &message) != nil {
 			message = string(value)
 		}
-		short, err := json.Marshal(Text(message))
-		if err != nil {
-			return []byte(Text(string(body)))
-		}
-		answer[key] = short
+		answer[key], _ = json.Marshal(Text(message)) // every text has a form in JSON
 	}
 	short, err := json.Marshal(answer)
 	if err != nil {

@@ -4,6 +4,7 @@ package text
 import (
 	"fmt"
 	"strconv"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -74,6 +75,14 @@ func List[T ~string](words []T) string {
 		texts[i] = string(word)
 	}
 	return strings.Join(texts, ", ")
+}
+
+// First joins the first texts, and counts the others.
+func First(texts []string, most int, separator string) string {
+	if more := len(texts) - most; more > 0 {
+		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, separator)
 }
 
 // Size returns a number of bytes, such as "10.09 MiB".

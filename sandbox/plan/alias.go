@@ -111,7 +111,7 @@ func linkDirs(dirs []string, aliases []spec.Alias, binds []spec.Bind) []spec.Tmp
 	return all
 }
 
-// leadsToMount reports whether the engine makes a directory between another one, above it, and dir.
+// leadsToMount reports whether the engine makes a directory on the way from above to dir.
 func leadsToMount(dir, above string, binds []spec.Bind) bool {
 	first, _, _ := strings.Cut(spec.Rel(dir, above), "/")
 	return slices.ContainsFunc(binds, func(b spec.Bind) bool { return spec.Below(b.Target, above+"/"+first) })

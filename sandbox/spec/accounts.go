@@ -7,7 +7,7 @@ type AccountFile struct {
 	Role, Target, Text string
 }
 
-// UserName is the name of the program's user and group, unless their IDs have another one.
+// UserName is the name of the program's user and group, unless Debian has a name for their IDs.
 const UserName = "sandbox"
 
 // Users and groups of every Debian system: the master files of its package base-passwd.
@@ -73,7 +73,7 @@ nogroup:x:65534:
 )
 
 // AccountFiles are the files of a container whose program has a user, as uid:gid, in which
-// programs look up the names of users and groups: those of Debian, and the program's own. Node,
+// programs look up the names of users and groups: all of Debian, and the program's own. Node,
 // git and Python's pwd fail for a user without a name. Users that an image adds have none.
 func AccountFiles(user string) []AccountFile {
 	uid, gid, _ := strings.Cut(user, ":")

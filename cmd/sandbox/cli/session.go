@@ -198,7 +198,7 @@ type live struct {
 // connect shows the program's streams as far as the view does. A pipe or a file gets the bytes
 // unchanged; a terminal gets them made harmless.
 func (a *App) connect(streams *sandbox.IO, s settings.Settings, view View) *live {
-	errs := &locked{out: a.Err}
+	errs := &Locked{Out: a.Err}
 	l := &live{screen: a.Screen()}
 	l.err = l.screen.Messages(errs)
 	if s.JSON || view == Hidden || view == AtTerminal && !a.LivesHere(s) {
@@ -239,16 +239,16 @@ func patiently(do func() error) error {
 	}
 }
 
-// locked lets the live output and our own messages share a stream.
-type locked struct {
+// Locked lets several writers share a stream: each Write is a whole.
+type Locked struct {
 	mu  sync.Mutex
-	out io.Writer
+	Out io.Writer
 }
 
-func (l *locked) Write(p []byte) (int, error) {
+func (l *Locked) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.out.Write(p)
+	return l.Out.Write(p)
 }
 
 // finish shows the rest of the output and ends an unfinished line, so that our messages

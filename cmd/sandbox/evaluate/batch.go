@@ -165,20 +165,16 @@ func (f batchFlags) listScripts(ctx context.Context, args []string) ([]evaluate.
 
 // renamed says how scripts are called whose files have other names; empty for none.
 func renamed(listed []evaluate.ListedScript) string {
-	const most = 5
 	var names []string
 	for _, l := range listed {
 		if file := strings.TrimSuffix(filepath.Base(l.Script), ".py"); l.Name != file && l.Name == evaluate.ScriptNamed(l.Script).Name {
 			names = append(names, text.Fit(filepath.Base(l.Script), text.Most)+" is "+l.Name)
 		}
 	}
-	switch more := len(names) - most; {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return ""
-	case more > 0:
-		return "names: " + strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
 	}
-	return "names: " + strings.Join(names, ", ")
+	return "names: " + text.First(names, 5, ", ")
 }
 
 // scriptPaths returns the scripts that arguments name: a directory stands for its *.py files. A path

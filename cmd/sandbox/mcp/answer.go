@@ -228,8 +228,8 @@ type stream struct {
 // other one gets.
 func printed(b *strings.Builder, traceback, id string, stdout, stderr stream) {
 	room := maxText
-	whole := len(stdout.captured)+len(stderr.captured) <= room && strings.Contains(stderr.captured, strings.TrimSpace(traceback))
-	if traceback != "" && !whole {
+	inStderr := len(stdout.captured)+len(stderr.captured) <= room && strings.Contains(stderr.captured, strings.TrimSpace(traceback))
+	if traceback != "" && !inStderr {
 		shown := text.Middle(traceback, maxText/2, 0)
 		fmt.Fprintf(b, "traceback:\n%s\n", strings.TrimSuffix(shown, "\n"))
 		room -= len(shown)

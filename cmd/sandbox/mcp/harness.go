@@ -213,7 +213,7 @@ func problemsText(problems []trial.Problem, reason string) string {
 	if len(all) == 0 {
 		return reason
 	}
-	return firstOf(all)
+	return text.First(all, 5, "; ")
 }
 
 // maxDetail bounds the harness's own result in an answer, in bytes.

@@ -8,20 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/evalbox/evalbox/cmd/sandbox/cli"
 	"github.com/evalbox/evalbox/internal/text"
 )
 
 // serveStdio serves one client until it goes or ctx ends. Then the programs of its calls have ended.
 func (v *server) serveStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	answers := &wholeWrites{out: out}
+	answers := &cli.Locked{Out: out}
 	err := v.Run(ctx, &sdk.IOTransport{
-		Reader: io.NopCloser(&messages{lines: bufio.NewReaderSize(in, 64<<10), answers: answers}), Writer: answers,
+		Reader: io.NopCloser(&messages{lines: bufio.NewReaderSize(in, 64<<10), answers: answers}), Writer: openWriter{answers},
 		MaxLineLength: -1, // messages bounds them
 	})
 	if ctx.Err() != nil || err == nil || errors.Is(err, io.EOF) {
@@ -30,19 +30,10 @@ func (v *server) serveStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return fmt.Errorf("serving on stdin and stdout: %w", err)
 }
 
-// wholeWrites keeps the lines of several writers apart.
-type wholeWrites struct {
-	mu  sync.Mutex
-	out io.Writer
-}
+// openWriter is a stream that stays open.
+type openWriter struct{ io.Writer }
 
-func (w *wholeWrites) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out.Write(p)
-}
-
-func (*wholeWrites) Close() error { return nil }
+func (openWriter) Close() error { return nil }
 
 // messages are the lines of a client that are messages of JSON-RPC. Every other line is answered
 // here, because the SDK ends the connection for it.

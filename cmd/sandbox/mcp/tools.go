@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -87,16 +86,7 @@ func onlyKeys(args json.RawMessage, properties map[string]any) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return refusef(schemaHint, "arguments: %s; there are %s", firstOf(problems), strings.Join(slices.Sorted(maps.Keys(properties)), ", "))
-}
-
-// firstOf joins the first texts, and counts the others.
-func firstOf(texts []string) string {
-	const most = 5
-	if more := len(texts) - most; more > 0 {
-		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, "; ")
+	return refusef(schemaHint, "arguments: %s; there are %s", text.First(problems, 5, "; "), strings.Join(slices.Sorted(maps.Keys(properties)), ", "))
 }
 
 // work adds a tool that runs programs. It waits for its turn, and its errors are those of the

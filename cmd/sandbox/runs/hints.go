@@ -93,17 +93,18 @@ func printed(res *result.Result, req sandbox.Request, s surroundings) (all []str
 			all = append(all, fileHint(m[1], req, s))
 		}
 	}
+	mark := last(marked(), tail) // the shell then executes a script of another language
 	for _, missing := range []*regexp.Regexp{noEnv(), noCommand()} {
 		switch m := last(missing, tail); {
-		case m == nil:
+		case m == nil || mark != nil:
 		case m[2] != "":
 			all = append(all, returnHint("a line with "+m[1], "FILE"))
 		default:
 			all = append(all, programHint(m[1], res, req, s))
 		}
 	}
-	if m := last(marked(), tail); m != nil {
-		all = append(all, markHint(m[1], hostFile(m[1], req)))
+	if mark != nil {
+		all = append(all, markHint(mark[1], hostFile(mark[1], req)))
 	}
 	switch m := last(notWritable(), tail); {
 	case m == nil:
@@ -179,7 +180,7 @@ func markHint(name, file string) string {
 
 // returnHint says how a script loses the carriage returns at the ends of its lines.
 func returnHint(what, file string) string {
-	return what + " ends with a carriage return: remove those of the file with: tr -d '\\r' < " + text.ShellWord(file) + " > NEW"
+	return what + " ends with a carriage return: remove all carriage returns of the file with: tr -d '\\r' < " + text.ShellWord(file) + " > NEW"
 }
 
 // startHint explains a command that could not be executed.

@@ -122,6 +122,7 @@ func TestHints(t *testing.T) {
 		"a file that is not there for sh":     {"sh: 1: ./tool: not found", script, []string{"./tool is not there", "--mount"}},
 		"something is not found":              {stderr: "Error: user: not found", req: script},
 		"a mark in front of a first line":     {"/work/input/x: 1: " + mark + "#!/bin/sh: not found", script, []string{"/work/input/x begins with a byte order mark", "tail -c +4 FILE > NEW"}},
+		"a mark in front of Python":           {"./x: 1: " + mark + "#!/usr/bin/python3: not found\n./x: 2: import: not found", script, []string{"./x begins with a byte order mark"}},
 		"a mark in the input":                 {"input/x: line 1: " + mark + "#!/bin/sh: No such file or directory", sandbox.Request{Input: "my data"}, []string{"input/x begins with a byte order mark", "tail -c +4 'my data/x' > NEW"}},
 		"a script of the input in bash":       {"bash: line 1: input/ruby: cannot execute: required file not found", sandbox.Request{Input: "data"}, []string{"ruby is not in the image debian"}},
 		"no GPU":                              {"RuntimeError: No CUDA GPUs are available", script, []string{"--gpus 1"}},

@@ -100,7 +100,7 @@ func (a *Adapter) summary() map[string]any {
 // runOperation is the one operation of a command.
 const runOperation = "run"
 
-// Operations are the names of all operations, sorted. The one that every MCP server has stands last.
+// Operations are the names of all operations, sorted; tools/list, which every MCP server has, is the last.
 func (a *Adapter) Operations() []string {
 	switch in := a.Interface; {
 	case a.Type == API && in.API != nil:

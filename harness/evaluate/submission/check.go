@@ -250,7 +250,7 @@ func headerAdvice(got, want []string) string {
 	return ""
 }
 
-// watch looks at the values of the columns that both files have, those of the IDs apart.
+// watch looks at the values of the columns that both files have, except the IDs.
 func (c *comparison) watch() {
 	for at, name := range c.theirs.header {
 		if i := slices.Index(c.ours.header, name); i >= 0 && at != c.theirs.column {

@@ -104,8 +104,8 @@ type CommandTests struct {
 	ExpectExit   int    `json:"expect_exit"`
 	LogsComplete bool   `json:"logs_complete"` // false if bytes of the output were dropped
 	LogSHA256    string `json:"log_sha256"`    // of the gate's part of run_log.txt; empty if not known
-	// UnorderedSHA256 is the hash of the same lines, sorted, those of stdout before those of stderr. It is
-	// empty if their order counts: the output is not one of tests in parallel.
+	// UnorderedSHA256 is the hash of the same lines, sorted in each stream, stdout before stderr. It is
+	// empty if their order counts: the tests did not run in parallel.
 	UnorderedSHA256 string `json:"unordered_sha256,omitempty"`
 	// Source is the format of the report that the cases come from, "none" or empty without
 	// one. Problem says why a report could not be read. Counts is null without a report.
@@ -212,6 +212,12 @@ type Observation struct {
 	Changed  []string `json:"changed"`
 	Evidence []string `json:"evidence"`
 }
+
+// Ways to count attempts at the network.
+const (
+	CountedByKernel = "kernel"
+	CountedInOutput = "output"
+)
 
 // Touch is a forbidden path.
 type Touch struct {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Summarize sets what follows from the commands: the keys of RO-07 over all of them, and those of each.
+// Summarize sets what follows from the commands: the keys of RO-07, for each command and for all of them.
 // A gate of the manifest without a command did not run. Lists are sorted (resolution 47).
 func (t *Tests) Summarize(m RunManifest) {
 	var before, failing, passing []string

@@ -125,7 +125,7 @@ func (j *judgement) attempts(at gatePass, o evidence.Observation) {
 	add(o.NetworkAttempts < 0 || o.Refused < 0, evidence.ReasonIncomplete, evidence.ObservationsFile, "has fewer than no attempts in %s.", evidence.ObservationsFile)
 	offline := j.offline()
 	add(offline && o.Network != "none", evidence.ReasonNetwork, "network", "was to be offline and ran with the network %q.", o.Network)
-	printed := o.Counted == countedInOutput
+	printed := o.Counted == evidence.CountedInOutput
 	add(offline && !printed && o.NetworkAttempts > 0, evidence.ReasonNetwork, "network", "tried to reach the network %s, and is to be offline.", text.Count(o.NetworkAttempts, "time"))
 	if offline && printed && o.NetworkAttempts > 0 {
 		j.printed(at, evidence.ReasonNetwork, "network", o.NetworkLine, text.Count(o.NetworkAttempts, "time")+" that it did not reach the network")
@@ -172,16 +172,10 @@ func (j *judgement) observed(at gatePass, o evidence.Observation) {
 	add(!o.Complete, "The list of what %s changed is cut, so that it may have changed what it must not.", at)
 	counted := trust[o.Counted]
 	add(j.offline() && counted == 0, "Nobody counted whether %s tried to reach the network.", at)
-	add(j.offline() && counted == trust[countedInOutput] && !accepted,
+	add(j.offline() && counted == trust[evidence.CountedInOutput] && !accepted,
 		"Whether %s tried to reach the network was only looked for in its output, not counted by the kernel; %s.", at, why)
 	add(!o.Watched && !accepted && (mode.Strict || j.offline()), "Nobody watched what %s opened; %s.", at, why)
 }
 
-// Ways to count attempts at the network.
-const (
-	countedByKernel = "kernel"
-	countedInOutput = "output"
-)
-
 // trust orders the ways of counting; others are worth nothing.
-var trust = map[string]int{countedByKernel: 2, countedInOutput: 1}
+var trust = map[string]int{evidence.CountedByKernel: 2, evidence.CountedInOutput: 1}

@@ -198,7 +198,7 @@ func (l *loader) observation(o evidence.Observation) {
 	if r == nil {
 		return
 	}
-	kernel, watched := o.Counted == countedByKernel, false
+	kernel, watched := o.Counted == evidence.CountedByKernel, false
 	less := kernel
 	if seen := r.Observed; seen != nil {
 		less = kernel && (seen.NetworkAttempts == nil || *seen.NetworkAttempts > o.NetworkAttempts) || !kernel && seen.NetworkAttempts != nil

@@ -19,8 +19,8 @@ const (
 )
 
 // denials reads the permission errors that a program printed (RT-09). The kernel reports
-// no event for a refused open, so this is the only trace of it. It is a trace only: whoever
-// prints such a line need not have tried anything.
+// no event for a refused open, so this is the only trace of it. It is a trace only: a
+// program that prints such a line need not have tried anything.
 type denials struct {
 	protected []string
 	allowed   []*regexp.Regexp // of the wish: lines that are no denials

@@ -165,8 +165,8 @@ type log struct {
 	streams []int64
 }
 
-// part is what is known of the log of one gate. unordered is the hash of its sorted lines, those of stdout
-// before those of stderr; empty if their order counts.
+// part is what is known of the log of one gate. unordered is the hash of its lines, sorted in each stream,
+// stdout before stderr; empty if their order counts.
 type part struct{ sha256, unordered string }
 
 // writeLog writes run_log.txt: each gate in its order with its command, both streams and its

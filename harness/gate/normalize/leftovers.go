@@ -78,13 +78,17 @@ func Detect(text []byte, allowed []string) ([]evidence.Suspect, int) {
 }
 
 func newDetection(allowed []string) *detection {
-	d := &detection{names: map[string][][]byte{}, suspects: []evidence.Suspect{}}
-	for _, a := range allowed {
-		if re, err := regexp.Compile(a); a != "" && err == nil {
-			d.allowed = append(d.allowed, re)
+	return &detection{names: map[string][][]byte{}, suspects: []evidence.Suspect{}, allowed: compileAllowed(allowed)}
+}
+
+// compileAllowed compiles patterns of a wish. An invalid pattern allows nothing.
+func compileAllowed(patterns []string) (all []*regexp.Regexp) {
+	for _, p := range patterns {
+		if re, err := regexp.Compile(p); p != "" && err == nil {
+			all = append(all, re)
 		}
 	}
-	return d
+	return all
 }
 
 // know takes the name of a test case.

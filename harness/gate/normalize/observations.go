@@ -42,7 +42,7 @@ func observationsOf(ctx context.Context, root *os.Root, m evidence.RunManifest) 
 
 // observation has the attempts of one gate.
 func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normalizer) (evidence.Observation, error) {
-	o := evidence.Observation{Index: r.gate.Index, Pass: r.set, Network: "none", Counted: "output"}
+	o := evidence.Observation{Index: r.gate.Index, Pass: r.set, Network: "none", Counted: evidence.CountedInOutput}
 	if network := r.result.Network; network != nil {
 		o.Network, o.Refused = network.Level, network.Refused
 	}
@@ -50,7 +50,7 @@ func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normali
 	o.Watched = observed.WatchWhy == "" && len(observed.Watched) > 0
 	counted := observed.NetworkAttempts != nil
 	found := denials{
-		protected: m.ProtectedPaths, allowed: newDetection(m.Allowed).allowed, printed: map[evidence.Touch]bool{}, n: n, observed: o.Watched && counted,
+		protected: m.ProtectedPaths, allowed: compileAllowed(m.Allowed), printed: map[evidence.Touch]bool{}, n: n, observed: o.Watched && counted,
 	}
 	for _, name := range []string{"stdout.log", "stderr.log"} {
 		s, err := r.open(ctx, name)
@@ -67,7 +67,7 @@ func (r run) observation(ctx context.Context, m evidence.RunManifest, n *Normali
 		}
 	}
 	if o.NetworkAttempts, o.NetworkLine = found.network, found.first; counted {
-		o.NetworkAttempts, o.Counted, o.NetworkLine = *observed.NetworkAttempts, "kernel", ""
+		o.NetworkAttempts, o.Counted, o.NetworkLine = *observed.NetworkAttempts, evidence.CountedByKernel, ""
 	}
 	// Nothing that a program prints crowds out what the kernel saw.
 	o.Touched = slices.AppendSeq(evidence.Opened(observed.Opened), maps.Keys(found.printed))

@@ -17,8 +17,8 @@ var (
 	// tapDirective ends a description. TAP 14 escapes a '#' that does not begin one.
 	tapDirective = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)(?:^|[^\\])# *(skip|todo)(?:\S*)(.*)$`) })
 
-	// proveFile begins the output of a file under prove, proveOK ends that of a good file, and
-	// proveEnd that of any other. prove pads the name with dots.
+	// proveFile begins the output of a file under prove. proveOK ends the output of a good file, and
+	// proveEnd the output of any other file. prove pads the name with dots.
 	proveFile = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(?:\[\d\d:\d\d:\d\d\] )?(\S*[./]\S*|\S.*\.t) \.{2,}$`)
 	})
@@ -33,7 +33,7 @@ var (
 // point after a subtest has its result.
 //
 // In the output of prove, each file is a document of its own, and prove ends the document of a
-// good file with an "ok", which is no test point.
+// good file with an "ok", which is not a test point.
 type tapLines struct {
 	keeper
 	document
