@@ -271,7 +271,7 @@ func moveAside(parent *os.Root, path string, keep kept) (moved, removed string, 
 		if i < 0 {
 			return "", false
 		}
-		return fmt.Sprintf("is or holds %q", dirs[i]), true
+		return fmt.Sprintf("must stay: it is or holds %q", dirs[i]), true
 	}
 	if rule, yes := needed(abs, keep.still); yes {
 		return refused(names[0], rule, nil)
@@ -362,7 +362,7 @@ func outside(path, kept string) error {
 		return &DirectoryError{Path: path, Rule: "cannot be used", Err: err}
 	}
 	if fsx.Within(inner, fsx.RealPath(outer)) {
-		return &DirectoryError{Path: path, Rule: fmt.Sprintf("is or holds %q", kept), hint: "choose a directory of its own for the gate"}
+		return &DirectoryError{Path: path, Rule: fmt.Sprintf("must stay: it is or holds %q", kept), hint: "choose a directory of its own for the gate"}
 	}
 	return nil
 }

@@ -146,13 +146,13 @@ func TestNeededDirectories(t *testing.T) {
 		replace  bool
 		rule     string
 	}{
-		"the last place":              {4, 3, false, false, "gate.out.3 is or holds"},
+		"the last place":              {4, 3, false, false, "gate.out.3 must stay: it is or holds"},
 		"the directory, replaced":     {4, 0, false, true, "is or holds"},
 		"a place with room behind it": {3, 2, false, false, ""},
 		"the directory moves":         {4, 0, false, false, ""},
 		"another place, replaced":     {4, 3, false, true, ""},
-		"a wish in the last place":    {4, 3, true, false, "gate.out.3 is or holds"},
-		"a wish in another place":     {2, 1, true, false, "gate.out.1 is or holds"},
+		"a wish in the last place":    {4, 3, true, false, "gate.out.3 must stay: it is or holds"},
+		"a wish in another place":     {2, 1, true, false, "gate.out.1 must stay: it is or holds"},
 		"a wish beyond the gap":       {1, 2, true, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
