@@ -96,7 +96,7 @@ func TestRunKeepsItsWish(t *testing.T) {
 		o.WishDir = o.OutDir + place
 		_, err := o.run(t.Context())
 		require.ErrorAs(t, err, new(*gate.DirectoryError))
-		require.ErrorContains(t, err, "gate.out"+place+" is or holds")
+		require.ErrorContains(t, err, "gate.out"+place+" must stay: it is or holds")
 		require.FileExists(t, filepath.Join(o.OutDir, evidence.VerdictFile))
 	}
 }
