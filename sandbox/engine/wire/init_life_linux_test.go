@@ -375,13 +375,21 @@ func TestNobodyReads(t *testing.T) {
 	require.Equal(t, 5, c.bye())
 }
 
-// TestHiddenInit checks in /proc, from outside, that init has one thread and blocks all signals.
+// TestHiddenInit checks in /proc, from outside, that init has one thread and blocks all signals
+// while its program runs. Before that it starts threads that use up process IDs.
 func TestHiddenInit(t *testing.T) {
 	c := newContainer(t)
-	c.ready()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	r, w := io.Pipe()
+	c.stdout = w
+	c.begin(sh("echo; exec sleep 60"))
+	_, err := io.ReadFull(r, make([]byte, 1))
 	require.NoError(t, err)
-	require.Contains(t, string(status), "Threads:\t1\n")
+	var status []byte
+	require.Eventually(t, func() bool { // the kernel counts the last of these threads a little longer
+		status, err = os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+		return err != nil || strings.Contains(string(status), "Threads:\t1\n")
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, err)
 	require.Contains(t, string(status), "SigBlk:\tfffffffffffbfeff\n") // all but SIGKILL and SIGSTOP
 	require.Contains(t, string(status), "SigCgt:\t0000000000000000\n")
 }
