@@ -93,7 +93,8 @@ var cases = sync.OnceValue(func() []programCase {
 	for _, p := range append(ends.Programs(), ends.Numbers()...) {
 		all = append(all, programCase{Program: p, fake: plays(p), check: func(t *testing.T, got observed) {
 			if least := p.Duration(); least > 0 {
-				assert.InDelta(t, least.Seconds(), got.end.Duration.Seconds(), 0.9, "%+v", got.end)
+				assert.Greater(t, got.end.Duration, least-100*time.Millisecond, "%+v", got.end)
+				assert.Less(t, got.end.Duration, least+10*time.Second, "%+v", got.end) // a machine with other work is late
 			} else if p.Times == 0 {
 				assert.Less(t, got.took, time.Minute)
 			}

@@ -156,6 +156,15 @@ func ended(t *testing.T, s *Session) error {
 	}
 }
 
+// pass writes the first text of a session and waits until the program's container has it. The porter
+// ends when its controller goes before that container has called.
+func pass(t *testing.T, s *Session, text string) {
+	t.Helper()
+	_, err := s.Write([]byte(text))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.passed == int64(len(text)) }, time.Minute, time.Millisecond)
+}
+
 // TestStreamsOverBrokenConnections checks that nothing is lost and nothing comes twice.
 func TestStreamsOverBrokenConnections(t *testing.T) {
 	p := newPod(t, nil)
@@ -183,15 +192,13 @@ func TestAnotherController(t *testing.T) {
 	p.program("echo begun; read line; echo $line; head -c 2 <&3; echo; echo end >&2")
 	var first, second, trouble bytes.Buffer
 	a := Open(t.Context(), p.calm, "a", time.Minute, &first, io.Discard)
-	_, err := a.Write([]byte("hel"))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.passed == 3 }, time.Minute, time.Millisecond)
+	pass(t, a, "hel")
 	both := Open(t.Context(), p.calm, "both", time.Minute, io.Discard, io.Discard)
 	require.Eventually(t, func() bool { both.mu.Lock(); defer both.mu.Unlock(); return both.connected }, time.Minute, time.Millisecond)
 	both.Cut()
 	a.Cut()
 	b := Open(t.Context(), p.dial, "b", time.Minute, &second, &trouble)
-	_, err = b.Write([]byte("lo\n"))
+	_, err := b.Write([]byte("lo\n"))
 	require.NoError(t, err)
 	require.NoError(t, b.Request(t.Context(), 'T'))
 	require.NoError(t, ended(t, b))
@@ -254,7 +261,7 @@ func TestControllerThatGoes(t *testing.T) {
 	p := newPod(t, func(c *Config) { c.Window = 50 * time.Millisecond })
 	p.program("head -c 1 <&3; echo; read line; echo $line")
 	s := Open(t.Context(), p.dial, "a", time.Minute, io.Discard, io.Discard)
-	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.connected }, time.Minute, time.Millisecond)
+	pass(t, s, "aga")
 	s.Cut()
 	require.Eventually(t, func() bool {
 		kept, _ := os.ReadFile(filepath.Join(p.Spool, "stdout", "0"))
@@ -262,7 +269,7 @@ func TestControllerThatGoes(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	var out bytes.Buffer
 	b := Open(t.Context(), p.dial, "b", time.Minute, &out, io.Discard)
-	_, err := b.Write([]byte("again\n"))
+	_, err := b.Write([]byte("in\n"))
 	require.NoError(t, err)
 	require.NoError(t, ended(t, b))
 	require.Equal(t, "G\nagain\n", out.String())
@@ -284,7 +291,7 @@ func TestInitWithoutAJob(t *testing.T) {
 	p := newPod(t, func(c *Config) { c.Window = 300 * time.Millisecond })
 	p.program("head -c 1 <&3")
 	s := Open(t.Context(), p.dial, "a", time.Minute, io.Discard, io.Discard)
-	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.connected }, time.Minute, time.Millisecond)
+	pass(t, s, "x")
 	s.Cut()
 	err := <-p.served
 	p.served <- err
