@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -38,15 +39,14 @@ type leaseDir struct {
 // do for milliseconds.
 var errStuck = errors.New("the lease directory is kept locked by another process")
 
-const (
-	// lockPatience is how long to wait for the lock of the directory, and lockPoll how
-	// often to try.
-	lockPatience = 30 * time.Second
-	lockPoll     = 15 * time.Millisecond
-)
+// lockPatience is how long to wait for the lock of the directory.
+const lockPatience = 30 * time.Second
 
 // openLeaseDir makes the directory if it is missing, and locks it.
 func openLeaseDir(ctx context.Context, dir string) (*leaseDir, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -66,13 +66,31 @@ func openLeaseDir(ctx context.Context, dir string) (*leaseDir, error) {
 	f.lock = flock.New(path, flock.SetFlag(os.O_RDWR))
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errStuck)
 	defer cancel()
-	if _, err := f.lock.TryLockContext(ctx, lockPoll); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+	taken := make(chan error, 1)
+	go func() { taken <- f.wait() }()
+	select {
+	case err := <-taken:
+		if err != nil {
+			return nil, errors.Join(err, f.lock.Close())
 		}
-		return nil, errors.Join(err, f.lock.Close())
+		return f, nil
+	case <-ctx.Done():
+		go func() { // the kernel ends this wait with the lock only
+			<-taken
+			_ = f.lock.Close() // nobody has it
+		}()
+		return nil, context.Cause(ctx)
 	}
-	return f, nil
+}
+
+// wait takes the lock of the directory. The kernel gives it to waiting processes in turn: one that
+// tried again and again would not get it while many others want it.
+func (f *leaseDir) wait() error {
+	for {
+		if err := f.lock.Lock(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // makeQueue makes the directory of tickets, with the mode of the lease directory.

@@ -417,3 +417,22 @@ func TestCommonFolder(t *testing.T) {
 	}
 	release(t, lease)
 }
+
+// TestLockedDirectory checks that a wait for the lock of the lease directory ends with its context, and
+// that its abandoned wait keeps nobody out later.
+func TestLockedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	first, err := openLeaseDir(t.Context(), dir)
+	require.NoError(t, err)
+	gone := errors.New("the caller is gone")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, gone)
+	defer cancel()
+	_, err = Open(dir).List(ctx, madeUpGPUs(1))
+	require.ErrorIs(t, err, gone)
+	require.NoError(t, first.close())
+	for range 2 { // the abandoned wait may get the lock in between
+		next, err := openLeaseDir(t.Context(), dir)
+		require.NoError(t, err)
+		require.NoError(t, next.close())
+	}
+}
