@@ -32,7 +32,7 @@ type Result struct {
 	// script before any repair.
 	ScriptSHA256   string `json:"script_sha256"`
 	OriginalSHA256 string `json:"original_sha256"`
-	// MetricDirection and BaselineValue are those of the task; empty and nil when not known.
+	// MetricDirection and BaselineValue come from the task; empty and nil when not known.
 	MetricDirection MetricDirection `json:"metric_direction,omitzero"`
 	BaselineValue   *float64        `json:"baseline_value"`
 	// SetupSHA256 is [Job.Setup]: how the script was evaluated. Empty when not known.

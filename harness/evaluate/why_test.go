@@ -250,7 +250,7 @@ func TestKaggleLayout(t *testing.T) {
 	}
 	aliases, err := TaskDescription{CompetitionID: "titanic", Layout: "kaggle", Aliases: own}.allAliases(most)
 	require.NoError(t, err)
-	require.Len(t, aliases, len(own)+4, "those of the task and of the layout without entries")
+	require.Len(t, aliases, len(own)+4, "the aliases of the task, and of the layout without entries")
 	for _, id := range []string{"a/b", "..", "", "a\nb"} {
 		_, err := TaskDescription{CompetitionID: id, Layout: "kaggle"}.allAliases("")
 		require.ErrorContains(t, err, "must be the name of a directory")

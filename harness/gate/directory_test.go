@@ -118,7 +118,7 @@ func TestEarlierRunsMoveAside(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 4)
 
-	// A gap is closed first, also one that a crash left empty: nothing is lost.
+	// A gap is closed first, and so is a directory that a crash left empty: nothing is lost.
 	for i, name := range []string{"f", "g", "h"} {
 		finish(t, path, name)
 		require.NoError(t, os.RemoveAll(places[3-i]))

@@ -278,22 +278,42 @@ func LockWait(ctx context.Context, dir string) (io.Closer, error) {
 	}
 	err = flock(opened, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, ErrLocked) {
-		taken := make(chan error, 1)
-		go func() { taken <- flock(opened, syscall.LOCK_EX) }()
-		select {
-		case err = <-taken:
-		case <-ctx.Done():
-			go func() { // the kernel ends this wait with the lock only
-				<-taken
-				_ = lockedDir{opened}.Close() // nobody has it
-			}()
-			return nil, &fs.PathError{Op: "lock", Path: dir, Err: context.Cause(ctx)}
+		if err := Await(ctx, func() error { return flock(opened, syscall.LOCK_EX) }, lockedDir{opened}); err != nil {
+			return nil, &fs.PathError{Op: "lock", Path: dir, Err: Cause(err)}
 		}
+		return lockedDir{opened}, nil
 	}
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
 	return lockedDir{opened}, nil
+}
+
+// Await takes a lock with a call that waits in the kernel, which gives a lock to waiting processes in turn.
+// If ctx ends first, the error is its cause. The kernel cannot abandon the wait: the lock is closed when it
+// is taken. After an error of the call it is closed too.
+func Await(ctx context.Context, take func() error, lock io.Closer) error {
+	taken := make(chan error, 1)
+	go func() {
+		err := take()
+		for errors.Is(err, syscall.EINTR) {
+			err = take()
+		}
+		taken <- err
+	}()
+	select {
+	case err := <-taken:
+		if err != nil {
+			return errors.Join(err, lock.Close())
+		}
+		return nil
+	case <-ctx.Done():
+		go func() {
+			<-taken
+			_ = lock.Close() // nobody has it
+		}()
+		return context.Cause(ctx)
+	}
 }
 
 // flock takes the lock of an open directory. If the lock is taken, the error is [ErrLocked]. A file

@@ -7,10 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/evalbox/evalbox/internal/fsx"
 )
 
 // leaseDir is the locked directory of leases:
@@ -66,31 +67,10 @@ func openLeaseDir(ctx context.Context, dir string) (*leaseDir, error) {
 	f.lock = flock.New(path, flock.SetFlag(os.O_RDWR))
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errStuck)
 	defer cancel()
-	taken := make(chan error, 1)
-	go func() { taken <- f.wait() }()
-	select {
-	case err := <-taken:
-		if err != nil {
-			return nil, errors.Join(err, f.lock.Close())
-		}
-		return f, nil
-	case <-ctx.Done():
-		go func() { // the kernel ends this wait with the lock only
-			<-taken
-			_ = f.lock.Close() // nobody has it
-		}()
-		return nil, context.Cause(ctx)
+	if err := fsx.Await(ctx, f.lock.Lock, f.lock); err != nil {
+		return nil, err
 	}
-}
-
-// wait takes the lock of the directory. The kernel gives it to waiting processes in turn: one that
-// tried again and again would not get it while many others want it.
-func (f *leaseDir) wait() error {
-	for {
-		if err := f.lock.Lock(); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
+	return f, nil
 }
 
 // makeQueue makes the directory of tickets, with the mode of the lease directory.

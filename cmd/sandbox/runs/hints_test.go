@@ -116,7 +116,7 @@ func TestHints(t *testing.T) {
 		"a command of bash":                   {"x.sh: line 2: node: command not found", script, []string{"node is not in the image debian", "--debian nodejs"}},
 		"a bad interpreter":                   {"bash: line 1: ./tool: /usr/bin/ruby: bad interpreter: No such file or directory", script, []string{"/usr/bin/ruby is not in the image debian", "--debian ruby"}},
 		"a script of the input in sh":         {"sh: 1: input/ruby: not found", sandbox.Request{Input: "data"}, []string{"ruby is not in the image debian"}},
-		"a file that is no command of Python": {"  in _execute_child\nPermissionError: [Errno 13] Permission denied: 'input/run.sh'", script, []string{"input/run.sh cannot be executed", "sh input/run.sh", "chmod +x"}},
+		"a file that Python cannot execute": {"  in _execute_child\nPermissionError: [Errno 13] Permission denied: 'input/run.sh'", script, []string{"input/run.sh cannot be executed", "sh input/run.sh", "chmod +x"}},
 		"a command or a directory of Python":  {"  in _execute_child\n" + missing + "'build'", script, []string{"if build is the directory cwd: it does not exist"}},
 		"a command of Python":                 {"  in _execute_child\n    raise child_exception_type(errno_num, err_msg, err_filename)\n" + missing + "'git'", script, []string{"git is not in the image debian", "--debian git"}},
 		"a file that is not there for sh":     {"sh: 1: ./tool: not found", script, []string{"./tool is not there", "--mount"}},
