@@ -51,7 +51,6 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/stage/bound.go":                    {"os.Lchown": ofRecord, "os.Lstat": ofRecord, "os.Mkdir": ofRecord, "os.Stat": ofFinal, "os.WriteFile": ofRecord, "unix.Stat": ofFinal},
 	"sandbox/stage/copies.go":                   {"filepath.WalkDir": ofCaller},
 	"sandbox/stage/final.go":                    {"os.Mkdir": ofFinal, "os.Remove": ofFinal},
-	"sandbox/stage/hogs.go":                     {"os.Stat": ofFinal},
 	"sandbox/stage/lock.go":                     {"fsx.LockPath": ofFinal},
 	"sandbox/stage/mounts.go":                   {"os.Chmod": ofRecord, "os.Lstat": ofCaller},
 	"sandbox/stage/reclaim.go":                  {"os.Lstat": ofRecord, "os.ReadDir": ofRecord, "os.Remove": ofRecord, "os.RemoveAll": ofRecord},

@@ -48,9 +48,6 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		a.removeNow(ctx)
 	}
 	measured := a.endOutput()
-	if e.Stop == outcome.StopDiskFull {
-		a.stage.NameHogs(ctx)
-	}
 	left, err := a.collect(ctx, gone)
 	a.noteProjects()
 	if err != nil {
