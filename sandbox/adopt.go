@@ -445,15 +445,14 @@ func (r *Runner) tidy(ctx context.Context, found record.Record) error {
 // adoptGPUs takes the lease of the dead controller over.
 func (a *run) adoptGPUs(ctx context.Context) error {
 	gpus := a.spec.Class.GPUs
-	a.gpus.any = gpus.Any()
-	if !a.gpus.any || gpus.Kind != "" {
+	if !gpus.Any() || gpus.Kind != "" {
 		return nil
 	}
 	inv, err := gpuInventory(ctx, gpus.Driver, a.info)
 	if err != nil {
 		a.warn.add("the GPUs cannot be looked at: %v", err)
 	}
-	a.gpus.lease, err = a.runner.gpuManager(a.info).Adopt(ctx, a.spec.Job.RunID, inv)
+	a.gpus, err = a.runner.gpuManager(a.info).Adopt(ctx, a.spec.Job.RunID, inv)
 	return err
 }
 

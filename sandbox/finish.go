@@ -56,7 +56,8 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	e.DiskFull = left.DiskFull
 	e.Shortage = outcome.Contend(e.End, float64(a.spec.Class.Cgroup.NanoCPUs)/1e9)
 	a.at("collected")
-	decided := outcome.BlameGPUs(outcome.Decide(*e), a.gpus.evidence(ctx, *e))
+	decided := outcome.Decide(*e)
+	decided.BlameGPUs(a.lostGPUs(ctx, decided))
 	a.warnOfRules(decided)
 	res := a.result(decided, left, observed)
 	res.Metrics = measured

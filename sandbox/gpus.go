@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -35,23 +34,6 @@ func WithGPUDir(dir string) Option {
 		r.gpuDir = abs
 		return err
 	}
-}
-
-// gpuLease is the GPUs of a run.
-type gpuLease struct {
-	// any says that the run has GPUs, also such as are not leased here.
-	any   bool
-	lease *gpu.Lease
-	// faults look for signs of a lost GPU in stdout and stderr.
-	faults [2]result.GPUFaultScanner
-}
-
-// watching adds the search for lost GPUs to the observers of a stream, if the run has GPUs.
-func (g *gpuLease) watching(stream int, observers ...io.Writer) []io.Writer {
-	if !g.any {
-		return observers
-	}
-	return append(observers, &g.faults[stream])
 }
 
 // gpuManager lends the GPUs of an engine. The GPUs of one engine are the same whatever its
@@ -114,8 +96,7 @@ func gpuError(asked spec.GPURequest, err error) error {
 func (a *run) leaseGPUs(ctx context.Context) error {
 	inv := a.inventory
 	asked := &a.spec.Class.GPUs
-	a.gpus.any = asked.Any()
-	if !a.gpus.any || asked.Kind != "" {
+	if !asked.Any() || asked.Kind != "" {
 		return nil
 	}
 	order := gpu.Order{
@@ -139,7 +120,7 @@ func (a *run) leaseGPUs(ctx context.Context) error {
 		}
 		return gpuError(*asked, err)
 	}
-	a.gpus.lease, inv = lease, lease.Inventory()
+	a.gpus, inv = lease, lease.Inventory()
 	if !inv.Probed {
 		a.warn.add("health and memory of the GPUs are not known: nvidia-smi does not report them here")
 	}
@@ -159,14 +140,14 @@ func (a *run) leaseGPUs(ctx context.Context) error {
 // for example after the engine was lost, they stay marked: the next lease looks for the
 // container first.
 func (a *run) releaseGPUs(ctx context.Context) {
-	if a.gpus.lease == nil {
+	if a.gpus == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
 	defer cancel()
-	giveBack := a.gpus.lease.Leave
+	giveBack := a.gpus.Leave
 	if gone := a.evidence.Lost == nil && !a.left; gone {
-		giveBack = func() error { return a.gpus.lease.Release(ctx) }
+		giveBack = func() error { return a.gpus.Release(ctx) }
 	}
 	if err := giveBack(); err != nil {
 		a.log.Warn("GPUs were not given back in order", logGPUs, a.spec.Class.GPUs.Names(), logError, err)
@@ -240,25 +221,14 @@ func wanted(g spec.GPURequest) gpu.Want {
 	return gpu.Want{All: g.All, Count: g.Count, IDs: g.IDs, Share: g.Share}
 }
 
-// evidence looks for signs that a run lost a GPU. It asks nvidia-smi only if the program
-// failed.
-func (g *gpuLease) evidence(ctx context.Context, e outcome.Evidence) outcome.GPUEvidence {
-	var f outcome.GPUEvidence
-	end := e.End
-	well := end.Reported && end.Launch == nil && end.ExitStatus() == 0 && e.Stop == outcome.StopNone
-	if !g.any || e.StartError != nil || e.Stop.ByCaller() || well {
-		return f
+// lostGPUs returns which of the leased GPUs do not work any more, and is empty if all of them work or
+// nobody knows. It asks nvidia-smi only if the outcome blames the program.
+func (a *run) lostGPUs(ctx context.Context, v outcome.Outcome) string {
+	if a.gpus == nil || !a.gpus.Inventory().Probed || v.Fault != result.FaultProgram {
+		return ""
 	}
-	for i := range g.faults {
-		if fault, ok := g.faults[i].Fault(); ok && (f.Output.Line == "" || f.Output.Doubtful && !fault.Doubtful) {
-			f.Output = fault
-		}
-	}
-	if g.lease != nil && g.lease.Inventory().Probed {
-		devices, err := gpu.Probe(ctx)
-		f.Probed, f.Lost = true, gpu.Lost(g.lease.Devices(), devices, err)
-	}
-	return f
+	devices, err := gpu.Probe(ctx)
+	return gpu.Lost(a.gpus.Devices(), devices, err)
 }
 
 // GPUReport is every GPU that the engine can hand out, with its holder and the queue.

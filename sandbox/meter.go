@@ -117,7 +117,7 @@ func (m *meter) stoppedBy() *result.StoppedBy {
 // watch measures a run until ctx ends. It does not block.
 func (m *meter) watch(ctx context.Context, a *run) {
 	gpus := &gpu.Usage{}
-	if lease := a.gpus.lease; lease != nil && a.info.Local {
+	if lease := a.gpus; lease != nil && a.info.Local {
 		m.measures.Go(func() { gpus.Watch(ctx, lease.IDs(), measurePeriod) })
 	}
 	m.measures.Go(func() {

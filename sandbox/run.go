@@ -18,6 +18,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
 	"github.com/evalbox/evalbox/sandbox/engine"
+	"github.com/evalbox/evalbox/sandbox/gpu"
 	"github.com/evalbox/evalbox/sandbox/handover"
 	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/outcome"
@@ -170,7 +171,7 @@ type run struct {
 	steps *steps
 
 	// The rooms of the run, in the order in which they are opened.
-	gpus     gpuLease
+	gpus     *gpu.Lease
 	uid      *uid.Lease
 	stage    *stage.Stage
 	proxy    *egress.Session
@@ -434,7 +435,7 @@ func (a *run) openOutput() (err error) {
 		FileBytes: job.StreamFileBytes, CaptureStdout: int(job.CaptureStdoutBytes), CaptureStderr: int(job.CaptureStderrBytes),
 		LimitBytes: job.OutputLimitBytes, Over: func() { a.stop(outcome.StopOutputLimit) },
 		LiveStdout: a.io.Stdout, LiveStderr: a.io.Stderr,
-		WatchStdout: a.gpus.watching(0, watch...), WatchStderr: a.gpus.watching(1, &a.traceback),
+		WatchStdout: watch, WatchStderr: []io.Writer{&a.traceback},
 		Resume: a.evidence.Recovered,
 	})
 	return err

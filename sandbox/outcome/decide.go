@@ -462,43 +462,18 @@ var ErrStopped = errors.New("another process asked to stop the run")
 // ByCaller reports whether the caller, or another process of the same user, ended the run.
 func (s StopReason) ByCaller() bool { return s == StopCanceled || s == StopRequested }
 
-// GPUEvidence is everything that is known at the end of a run about its GPUs.
-type GPUEvidence struct {
-	// Output is a line of the program's output that mentions a lost GPU, or is empty.
-	Output result.GPUFault
-	// Probed says that nvidia-smi was asked at the end. Lost says why one of the GPUs,
-	// which all worked at the start, does not work any more.
-	Probed bool
-	Lost   string
-}
-
-// BlameGPUs corrects an outcome that blames the program for the loss of its GPU. Only the
-// fault changes. The program's own output counts, because it is often the only sign of a
-// loss; the warning says that it is the program's text. A doubtful line, for which the
-// program may be to blame, does not count if nvidia-smi finds the GPUs well at the end.
-func BlameGPUs(v Outcome, f GPUEvidence) Outcome {
-	endedItself := v.Status == result.StatusExited || v.Status == result.StatusSignaled
-	// A program whose GPU is gone may also hang.
-	hung := v.Status == result.StatusTimedOut && f.Lost != ""
-	if f.Output.Doubtful && f.Probed && f.Lost == "" {
-		f.Output = result.GPUFault{}
+// BlameGPUs corrects an outcome that blames the program for an end that the loss of a GPU may have
+// caused. lost says which GPUs nvidia-smi found lost at the end of the run, and is empty for none. Only
+// the fault changes.
+func (v *Outcome) BlameGPUs(lost string) {
+	switch v.Status { //nolint:exhaustive // evalbox or the kernel ended the others, for a known reason
+	case result.StatusExited, result.StatusSignaled, result.StatusTimedOut: // a program without its GPU may hang
+	default:
+		return
 	}
-	if v.Fault != result.FaultProgram || !endedItself && !hung || f.Output.Line == "" && f.Lost == "" {
-		return v
+	if lost == "" || v.Fault != result.FaultProgram {
+		return
 	}
 	v.Fault = result.FaultEnvironment
-	later := "nvidia-smi was not asked afterwards"
-	switch {
-	case f.Lost != "":
-		later = "nvidia-smi after the end: " + f.Lost
-	case f.Probed:
-		later = "nvidia-smi found the GPUs of the run well afterwards"
-	}
-	if f.Output.Line == "" {
-		v.Warnings = append(v.Warnings, "a GPU was lost during the run: "+later)
-		return v
-	}
-	v.Warnings = append(v.Warnings, fmt.Sprintf("a GPU may have been lost during the run: the program printed %s, which is its own text; %s",
-		f.Output.Line, later))
-	return v
+	v.Warnings = append(v.Warnings, "a GPU was lost during the run: nvidia-smi after the end: "+lost)
 }
