@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,53 @@ func TestEngineFactsAreRememberedAsLongAsItIsTheSameProcess(t *testing.T) {
 		ask()
 		ask()
 		require.Equal(t, 6, *asked, "an engine without an identity is never cached")
+	})
+}
+
+// TestNobodyWaitsForTheFactsLongerThanItsContext: callers share one question to an engine that hangs. It
+// goes on without the caller who asked first, and an error is not remembered.
+func TestNobodyWaitsForTheFactsLongerThanItsContext(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		fake := enginetest.NewFake(nil)
+		answers := make(chan error)
+		asked := 0
+		fake.Hook = func(string, string) error {
+			asked++
+			return <-answers
+		}
+		r, err := New(WithEngine(fake), WithStateDir(t.TempDir()))
+		require.NoError(t, err)
+		get := func() (end func(), result chan error) {
+			ctx, cancel := context.WithCancel(t.Context())
+			result = make(chan error, 1)
+			go func() {
+				_, err := r.facts.get(ctx, fake)
+				result <- err
+			}()
+			synctest.Wait()
+			return cancel, result
+		}
+		end1, first := get()
+		end2, second := get()
+		end3, third := get()
+		defer end3()
+		end2()
+		require.ErrorIs(t, <-second, context.Canceled)
+		end1()
+		require.ErrorIs(t, <-first, context.Canceled)
+		synctest.Wait()
+		require.Empty(t, third)
+		require.Equal(t, spec.TransferCopy, r.facts.transfer("", engine.Info{}), "what is known is not held up")
+		answers <- engine.ErrUnavailable
+		require.ErrorIs(t, <-third, engine.ErrUnavailable)
+		require.Equal(t, 1, asked)
+
+		end4, fourth := get()
+		defer end4()
+		answers <- nil
+		require.NoError(t, <-fourth)
+		require.Equal(t, 2, asked)
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -23,6 +25,8 @@ import (
 const (
 	factsInMemory = 10 * time.Second
 	factsOnDisk   = 5 * time.Minute
+	// factsPatience bounds one call for them. Every engine bounds its own calls.
+	factsPatience = time.Minute
 )
 
 // rememberedFacts is the content of a file in the user's cache directory.
@@ -42,6 +46,8 @@ const factsVersion = "7"
 // factCache remembers what the engine says of itself. It is safe for concurrent use.
 type factCache struct {
 	log *slog.Logger
+	// asking is the call of the engine that is in progress. No lock is held over it.
+	asking singleflight.Group
 
 	mu   sync.Mutex
 	info engine.Info
@@ -51,22 +57,45 @@ type factCache struct {
 	apart map[string]bool
 }
 
-// get returns the engine's description, at most a few minutes old.
+// get returns the engine's description, at most a few minutes old. Callers at one time share one call of
+// the engine: each waits for it as long as its own ctx lasts, and the call goes on without any of them.
 func (f *factCache) get(ctx context.Context, e engine.Engine) (engine.Info, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.looked.IsZero() && time.Since(f.looked) < factsInMemory {
-		return f.info, nil
+	info, known := f.info, !f.looked.IsZero() && time.Since(f.looked) < factsInMemory
+	f.mu.Unlock()
+	if known {
+		return info, nil
 	}
+	if ctx.Err() != nil {
+		return engine.Info{}, ctx.Err()
+	}
+	answer := f.asking.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsPatience)
+		defer cancel()
+		return f.ask(ctx, e)
+	})
+	select {
+	case is := <-answer:
+		info, _ = is.Val.(engine.Info)
+		return info, is.Err
+	case <-ctx.Done():
+		return engine.Info{}, fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))
+	}
+}
+
+// ask looks the engine's description up on disk, else it asks the engine.
+func (f *factCache) ask(ctx context.Context, e engine.Engine) (engine.Info, error) {
 	identity := identityOf(ctx, e)
 	path := factsPath(identity)
 	var known rememberedFacts
 	if path != "" && record.ReadJSON(path, &known) == nil && known.Identity == identity && known.Version == factsVersion {
 		if age := time.Since(known.At); age >= 0 && age < factsOnDisk {
-			f.info, f.looked, f.given, f.apart = known.Facts, time.Now(), known.At, known.Apart
 			if e, ok := e.(engine.Identified); ok {
 				e.Recall(known.Facts)
 			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.info, f.looked, f.given, f.apart = known.Facts, time.Now(), known.At, known.Apart
 			return f.info, nil
 		}
 	}
@@ -75,6 +104,8 @@ func (f *factCache) get(ctx context.Context, e engine.Engine) (engine.Info, erro
 		return engine.Info{}, err
 	}
 	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.info, f.looked, f.given, f.apart = info, now, now, nil
 	f.save(identity)
 	return info, nil
@@ -131,13 +162,14 @@ func (f *factCache) transfer(asked string, info engine.Info) string {
 
 // setApart remembers that the engine does not share the host's files.
 func (f *factCache) setApart(ctx context.Context, e engine.Engine) {
+	identity := identityOf(ctx, e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.apart == nil {
 		f.apart = map[string]bool{}
 	}
 	f.apart[mountNamespace()] = true
-	f.save(identityOf(ctx, e))
+	f.save(identity)
 }
 
 // notShared handles a [stage.NotSharedError] of a run: the files are then copied, unless

@@ -88,6 +88,40 @@ func TestRemovalIsCertainOnceItIsWritten(t *testing.T) {
 	close(answer)
 }
 
+// TestRemovalsDoNotWaitForEachOther: the second caller may have less time than the first one.
+func TestRemovalsDoNotWaitForEachOther(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	api, err := client.NewClientWithOpts(client.WithVersion(OldestAPI), client.WithHost("tcp://engine.example:1"), client.WithHTTPClient(&http.Client{
+		Transport: transport(func(*http.Request) (*http.Response, error) {
+			if calls.Add(1) == 1 {
+				close(asked)
+				<-answer
+			}
+			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+		})}))
+	require.NoError(t, err)
+	c := newInstance(newAdapter(api, nil), "c1", wire.Nonce{})
+	c.line = c.engine.listen(&line{receiver: wire.NewReceiver(), close: func() error { return nil }}, func(_, _ io.Writer) error { return nil })
+	removed := make(chan error, 2)
+	remove := func() { removed <- c.Remove(t.Context()) }
+	go remove()
+	<-asked
+	go remove()
+	select {
+	case err := <-removed:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("the second removal waits for the first one")
+	}
+	close(answer)
+	require.NoError(t, <-removed)
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
 // TestRemovalIsRepeated: the engine may fail at first, and no caller is waiting to retry.
 func TestRemovalIsRepeated(t *testing.T) {
 	var asked atomic.Int32

@@ -67,9 +67,6 @@ type instance struct {
 	// that goroutine replaces broken connections.
 	waiting chan struct{}
 	end     *engine.End
-	// removing is held while the container is being removed.
-	removing sync.Mutex
-	removed  bool
 }
 
 func newInstance(e *adapter, id string, nonce wire.Nonce) *instance {
@@ -212,15 +209,10 @@ func (c *instance) PID(ctx context.Context) (int, error) {
 	return now.pid, err
 }
 
-// Remove implements [engine.Container].
+// Remove implements [engine.Container]. The engine knows of a removal in progress, so that no caller has to
+// wait for another one here.
 func (c *instance) Remove(ctx context.Context) error {
-	c.removing.Lock()
-	defer c.removing.Unlock()
-	if c.removed {
-		return nil
-	}
 	err := c.engine.removeSoon(ctx, c.id)
-	c.removed = err == nil
 	c.Disconnect()
 	return err
 }

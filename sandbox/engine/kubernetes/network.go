@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -57,6 +58,9 @@ type place struct{ node, runtime string }
 
 // network remembers what is known of the network of the pods. It is safe for concurrent use.
 type network struct {
+	// closing is the look at the policies that is in progress. No lock is held over it.
+	closing singleflight.Group
+
 	mu sync.Mutex
 	// policies are those of the namespace, as of looked; unseen says why they cannot be listed.
 	policies []networkingv1.NetworkPolicy
@@ -66,38 +70,55 @@ type network struct {
 	closed map[place]time.Time
 }
 
-// closeNetwork creates the NetworkPolicy, unless the namespace has it. It must precede the pods.
+// closeNetwork creates the NetworkPolicy, unless the namespace has it. It must precede the pods. Callers at
+// one time share the calls of the cluster: each waits for them as long as its own ctx lasts.
 func (e *adapter) closeNetwork(ctx context.Context) error {
 	n := &e.network
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.looked.IsZero() && time.Since(n.looked) < networkMemory {
+	known := !n.looked.IsZero() && time.Since(n.looked) < networkMemory
+	n.mu.Unlock()
+	if known {
 		return nil
 	}
-	ctx, cancel := changeContext(ctx)
-	defer cancel()
-	policies := e.api.policies()
-	list, err := policies.List(ctx, metav1.ListOptions{})
-	switch {
-	case err == nil:
-		n.policies, n.unseen = list.Items, nil
-	case apierrors.IsForbidden(err):
-		n.policies, n.unseen = nil, err
-	default:
-		return fmt.Errorf("listing NetworkPolicies: %w", clusterError(ctx, err))
+	closed := n.closing.DoChan("", func() (any, error) {
+		ctx, cancel := changeContext(ctx)
+		defer cancel()
+		return nil, e.ensurePolicy(ctx)
+	})
+	select {
+	case is := <-closed:
+		return is.Err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))
 	}
-	if !slices.ContainsFunc(n.policies, func(p networkingv1.NetworkPolicy) bool { return p.Name == NetworkPolicyName }) {
+}
+
+// ensurePolicy creates the NetworkPolicy, unless the namespace has it, and remembers the policies.
+func (e *adapter) ensurePolicy(ctx context.Context) error {
+	policies := e.api.policies()
+	list, unseen := policies.List(ctx, metav1.ListOptions{})
+	if unseen != nil && !apierrors.IsForbidden(unseen) {
+		return fmt.Errorf("listing NetworkPolicies: %w", clusterError(ctx, unseen))
+	}
+	var all []networkingv1.NetworkPolicy
+	if unseen == nil {
+		all = list.Items
+	}
+	if !slices.ContainsFunc(all, func(p networkingv1.NetworkPolicy) bool { return p.Name == NetworkPolicyName }) {
 		created, err := policies.Create(ctx, NetworkPolicy(e.config.Namespace), metav1.CreateOptions{})
 		switch {
 		case err == nil:
-			n.policies = append(n.policies, *created)
-		case apierrors.IsAlreadyExists(err) && n.unseen == nil:
-			n.policies = append(n.policies, *NetworkPolicy(e.config.Namespace)) // of another controller, just now
+			all = append(all, *created)
+		case apierrors.IsAlreadyExists(err) && unseen == nil:
+			all = append(all, *NetworkPolicy(e.config.Namespace)) // of another controller, just now
 		case !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err):
 			return fmt.Errorf("creating NetworkPolicy %s: %w", NetworkPolicyName, clusterError(ctx, err))
 		}
 	}
-	n.looked = time.Now()
+	n := &e.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.policies, n.unseen, n.looked = all, unseen, time.Now()
 	return nil
 }
 

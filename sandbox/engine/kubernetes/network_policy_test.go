@@ -1,7 +1,11 @@
 package kubernetes
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
 
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
@@ -41,6 +46,52 @@ func TestPoliciesOfANamespace(t *testing.T) {
 		})
 	}
 }
+
+// TestNobodyWaitsForThePoliciesLongerThanItsContext: callers share one look at a cluster that hangs. It
+// goes on without the caller who came first, and a failure is not remembered.
+func TestNobodyWaitsForThePoliciesLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan int)
+		asked := 0
+		e, err := newAdapter(cluster{Programs: "registry.example/init@sha256:0"}, &rest.Config{Host: "https://cluster.example",
+			Transport: transport(func(*http.Request) (*http.Response, error) {
+				asked++
+				text, err := json.Marshal(networkingv1.NetworkPolicyList{Items: []networkingv1.NetworkPolicy{*NetworkPolicy("box")}})
+				return &http.Response{StatusCode: <-answers, Body: io.NopCloser(bytes.NewReader(text)), Header: http.Header{"Content-Type": {"application/json"}}}, err
+			})})
+		require.NoError(t, err)
+		closeNetwork := func() (end func(), result chan error) {
+			ctx, cancel := context.WithCancel(t.Context())
+			result = make(chan error, 1)
+			go func() { result <- e.closeNetwork(ctx) }()
+			synctest.Wait()
+			return cancel, result
+		}
+		end1, first := closeNetwork()
+		end2, second := closeNetwork()
+		end3, third := closeNetwork()
+		defer end3()
+		end2()
+		require.ErrorIs(t, <-second, context.Canceled)
+		end1()
+		require.ErrorIs(t, <-first, context.Canceled)
+		answers <- http.StatusBadGateway
+		require.Error(t, <-third)
+		require.Equal(t, 1, asked)
+
+		end4, fourth := closeNetwork()
+		defer end4()
+		answers <- http.StatusOK
+		require.NoError(t, <-fourth)
+		require.NoError(t, e.closeNetwork(t.Context()), "remembered")
+		require.Equal(t, 2, asked)
+		require.NoError(t, e.Close())
+	})
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 func TestProbedAddresses(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{HostIPs: []corev1.HostIP{{IP: "10.0.0.7"}, {IP: "fd00::7"}}}}
