@@ -104,6 +104,36 @@ func TestLongRunIsThinned(t *testing.T) {
 	require.Equal(t, int64(4), r.Every())
 }
 
+// A disk that hangs holds up neither the program's output nor what is measured, and what was recorded
+// meanwhile is the same: at the end the file has all of it.
+func TestNothingWaitsForTheDisk(t *testing.T) {
+	record := func(r *Recorder) {
+		for i := range int64(2 * MaxPoints) { // they are thinned meanwhile
+			r.Print(float64(i), printedLine(i+1, "x", float64(i)))
+			if i%r.Every() == 0 {
+				r.Measure(float64(i), used(1, i))
+			}
+		}
+	}
+	quick, slow := t.TempDir(), t.TempDir()
+	r := New(quick, false)
+	record(r)
+	want, err := r.Close(nil, 0)
+	require.NoError(t, err)
+
+	disk := make(chan struct{})
+	r = New(slow, false)
+	r.at = func() { <-disk }
+	record(r)
+	require.NoFileExists(t, filepath.Join(slow, File))
+	close(disk)
+	m, err := r.Close(nil, 0)
+	require.NoError(t, err)
+	require.Equal(t, want, m)
+	require.Equal(t, points(t, quick), points(t, slow))
+	require.Len(t, points(t, slow), m.Points)
+}
+
 // The process that finishes the run of a dead one goes on behind its last point.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
@@ -111,6 +141,8 @@ func TestResume(t *testing.T) {
 	r.Measure(1, used(1, 1))
 	r.Print(1, printedLine(1, "x", 1))
 	r.Print(2, printedLine(2, "x", 2))
+	_, err := r.Close(nil, 0)
+	require.NoError(t, err)
 	file, err := os.OpenFile(filepath.Join(dir, File), os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = file.WriteString(`{"schema":"evalbox/metrics/v1","sec`)

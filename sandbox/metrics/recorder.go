@@ -1,10 +1,10 @@
 package metrics
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -17,27 +17,46 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// maxBytes bounds the file: a point of 64 metrics has up to 6 KiB.
+// maxBytes bounds the file, and the memory of a recorder: a point of 64 metrics has up to 6 KiB.
 const maxBytes = 8 << 20
 
 // maxGroups bounds the sets of names that are thinned by themselves.
 const maxGroups = 256
 
-// A Recorder writes the points of one run. Methods may be called concurrently.
+// A Recorder has the points of one run in memory, and writes them to the file in a goroutine of its own:
+// who records a point reads the output of a program, which must not wait for a disk. Methods may be
+// called concurrently.
 type Recorder struct {
-	mu    sync.Mutex
-	path  string
-	file  *os.File // nil until the first point
-	err   error    // the first one; nothing is written after it
-	size  int64
-	count [2]int        // points in the file: measurements, metrics of the program
-	every [2]int64      // one of this many is kept
-	seen  map[key]int64 // points of each group
+	path string
+	file *os.File // nil until the first point; only the writer and Close use it
+	// at, for tests, is called before the disk is used.
+	at func()
+	// writer is the goroutine that writes, as long as there is anything to write.
+	writer sync.WaitGroup
+
+	mu      sync.Mutex
+	writing bool
+	// points are what the file has, or gets. written of them are in it; thinned says that it has to be
+	// replaced, because points were left out that are in it.
+	points  []line
+	written int
+	thinned bool
+	err     error // the first one; nothing is written after it
+	size    int64
+	count   [2]int        // points: measurements, metrics of the program
+	every   [2]int64      // one of this many is kept
+	seen    map[key]int64 // points of each group
 	// index is that of the last line of metrics that another process has recorded.
 	index int64
 	// last is the last point of the program that was left out.
 	last *Point
 	sum  sum
+}
+
+// line is one point in the file, without the end of the line.
+type line struct {
+	key
+	text []byte
 }
 
 // key is a group of points that are thinned by themselves: measurements, or metrics of the same
@@ -67,31 +86,18 @@ func New(dir string, resume bool) *Recorder {
 		return r
 	}
 	for p, err := range Read(dir) {
+		if err == nil {
+			err = r.keep(p)
+		}
 		if err != nil {
 			r.err = err
 			break
 		}
-		r.count[p.key().kind]++
 		r.index = max(r.index, p.Index)
 		r.sum.measure(p)
 	}
-	if r.count != [2]int{} && r.err == nil {
-		r.open()
-	}
+	r.written = len(r.points)
 	return r
-}
-
-// open opens the file, and removes a torn last line.
-func (r *Recorder) open() {
-	file, err := fsx.OpenAppend(r.path, 0o600)
-	if err == nil {
-		var info fs.FileInfo
-		if info, err = file.Stat(); err == nil {
-			r.size = info.Size()
-		}
-		r.file = file
-	}
-	r.err = err
 }
 
 // Measure records a measurement of the machine, seconds after the start of the program.
@@ -134,62 +140,105 @@ func (r *Recorder) add(p Point) {
 			return
 		}
 	}
-	r.write(p)
+	r.record(p)
 	if r.err == nil && (r.count[k.kind] >= MaxPoints || r.size > maxBytes) {
-		r.err = r.thin(k.kind)
+		r.thin(k.kind)
 	}
 }
 
-// write appends a point to the file.
-func (r *Recorder) write(p Point) {
-	if r.file == nil && r.err == nil {
-		r.open()
+// record keeps a point, and has it written. The lock is held.
+func (r *Recorder) record(p Point) {
+	if r.err == nil {
+		r.err = r.keep(p)
 	}
-	if r.err != nil {
-		return
-	}
-	line, err := json.Marshal(p)
-	if err == nil {
-		err = lines.Append(r.file, line)
-	}
-	if r.err = err; err == nil {
-		r.size += int64(len(line)) + 1
-		r.count[p.key().kind]++
+	if r.err == nil && !r.writing {
+		r.writing = true
+		r.writer.Go(r.write)
 	}
 }
 
-// thin leaves out every second point of each group of a kind, and from now on every second new one.
-// A reader sees the file before or after.
-func (r *Recorder) thin(kind int) error {
-	var kept []byte
-	position := map[key]int{}
-	count := 0
-	for p, err := range Read(filepath.Dir(r.path)) {
-		if err != nil {
-			return err
-		}
-		if k := p.key(); k.kind == kind {
-			position[k]++
-			if position[k]%2 == 0 {
-				continue
-			}
-			count++
-		}
-		line, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
-		kept = append(append(kept, line...), '\n')
-	}
-	err := errors.Join(r.file.Close(), fsx.WriteFile(r.path, kept, 0o600, false))
-	r.file = nil
+// keep adds a point to those of the file. The lock is held.
+func (r *Recorder) keep(p Point) error {
+	text, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	r.count[kind] = count
+	k := p.key()
+	r.points = append(r.points, line{k, text})
+	r.size += int64(len(text)) + 1
+	r.count[k.kind]++
+	return nil
+}
+
+// thin leaves out every second point of each group of a kind, and from now on every second new one. The
+// lock is held.
+func (r *Recorder) thin(kind int) {
+	all := r.points
+	r.points, r.thinned, r.size, r.count[kind] = nil, true, 0, 0 // the writer may be reading the old ones
+	position := map[key]int{}
+	for _, l := range all {
+		if l.kind == kind {
+			if position[l.key]++; position[l.key]%2 == 0 {
+				continue
+			}
+			r.count[kind]++
+		}
+		r.points = append(r.points, l)
+		r.size += int64(len(l.text)) + 1
+	}
 	r.every[kind] *= 2
 	clear(r.seen)
-	return nil
+}
+
+// write brings the file up to the points, until nothing is left to write.
+func (r *Recorder) write() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.err == nil && (r.thinned || r.written < len(r.points)) {
+		replace, all := r.thinned, r.points
+		news := all
+		if !replace {
+			news = all[r.written:]
+		}
+		r.thinned = false
+		r.mu.Unlock()
+		var texts [][]byte
+		for _, l := range news {
+			texts = append(texts, l.text)
+		}
+		err := r.put(texts, replace)
+		r.mu.Lock()
+		if r.err = err; err == nil {
+			r.written = len(all)
+		}
+	}
+	r.writing = false
+}
+
+// put writes lines behind those of the file, or in place of them. Who reads the file sees it before or
+// after.
+func (r *Recorder) put(texts [][]byte, replace bool) (err error) {
+	if r.at != nil {
+		r.at()
+	}
+	if replace {
+		whole := append(bytes.Join(texts, []byte("\n")), '\n')
+		return errors.Join(r.close(), fsx.WriteFile(r.path, whole, 0o600, false))
+	}
+	if r.file == nil {
+		if r.file, err = fsx.OpenAppend(r.path, 0o600); err != nil {
+			return err
+		}
+	}
+	return lines.Append(r.file, texts...) // it removes a torn last line
+}
+
+func (r *Recorder) close() (err error) {
+	if r.file != nil {
+		err = r.file.Close()
+	}
+	r.file = nil
+	return err
 }
 
 // Every returns how many of the moments at which a measurement is due are left out: 1 for none, 2 if
@@ -200,26 +249,25 @@ func (r *Recorder) Every() int64 {
 	return r.every[measured]
 }
 
-// Close ends the file and returns the summary, with the metrics that the program printed; nil if there
-// is nothing to sum up. The error says why the file is incomplete.
+// Close writes what is left, ends the file and returns the summary, with the metrics that the program
+// printed; nil if there is nothing to sum up. The error says why the file is incomplete.
 func (r *Recorder) Close(custom []result.CustomMetric, rejected int64) (*result.Metrics, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.last != nil {
-		r.write(*r.last)
+		r.record(*r.last)
 	}
-	if r.file != nil {
-		r.err = errors.Join(r.err, r.file.Close())
-		r.file = nil
-	}
-	if r.err != nil {
+	r.mu.Unlock()
+	r.writer.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err = errors.Join(r.err, r.close()); r.err != nil {
 		r.err = fmt.Errorf("%s is incomplete: %w", File, fsx.Cause(r.err))
 	}
-	if r.count == [2]int{} && len(custom) == 0 && rejected == 0 {
+	if r.written == 0 && len(custom) == 0 && rejected == 0 {
 		return nil, r.err
 	}
 	m := r.sum.result()
-	m.Points = r.count[measured] + r.count[printed]
+	m.Points = r.written
 	m.Custom, m.Rejected = append([]result.CustomMetric{}, custom...), rejected
 	return m, r.err
 }
