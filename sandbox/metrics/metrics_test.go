@@ -104,6 +104,26 @@ func TestLongRunIsThinned(t *testing.T) {
 	require.Equal(t, int64(4), r.Every())
 }
 
+// A program may print other metrics with each line. The bounds hold nevertheless.
+func TestMoreGroupsThanPoints(t *testing.T) {
+	dir := t.TempDir()
+	r := New(dir, false)
+	for i := range int64(MaxPoints + 200) {
+		values := map[string]float64{}
+		for bit := range 13 {
+			if (i+1)>>bit&1 == 1 {
+				values[fmt.Sprint("m", bit)] = float64(i)
+			}
+		}
+		r.Print(float64(i), result.MetricLine{Index: i + 1, Values: values})
+	}
+	m, err := r.Close(nil, 0)
+	require.NoError(t, err)
+	require.LessOrEqual(t, m.Points, MaxPoints)
+	require.Greater(t, m.Points, MaxPoints/2)
+	require.Len(t, points(t, dir), m.Points)
+}
+
 // A disk that hangs holds up neither the program's output nor what is measured, and what was recorded
 // meanwhile is the same: at the end the file has all of it.
 func TestNothingWaitsForTheDisk(t *testing.T) {

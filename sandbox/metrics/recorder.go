@@ -78,6 +78,14 @@ func (p Point) key() key {
 	return key{printed, strings.Join(slices.Sorted(maps.Keys(p.Values)), "\x00")}
 }
 
+// groupOf returns the group that is counted for a point: those beyond maxGroups are one.
+func groupOf(k key, counts map[key]int64) key {
+	if _, ok := counts[k]; !ok && len(counts) >= maxGroups {
+		k.names = ""
+	}
+	return k
+}
+
 // New returns a recorder for the record in dir. With resume, another process may have recorded the
 // beginning of the run.
 func New(dir string, resume bool) *Recorder {
@@ -128,10 +136,7 @@ func (r *Recorder) add(p Point) {
 	}
 	p.Schema = SchemaV1
 	r.sum.measure(p)
-	k := p.key()
-	if _, ok := r.seen[k]; !ok && len(r.seen) >= maxGroups {
-		k.names = ""
-	}
+	k := groupOf(p.key(), r.seen)
 	r.seen[k]++
 	if k.kind == printed {
 		r.last = nil
@@ -175,10 +180,11 @@ func (r *Recorder) keep(p Point) error {
 func (r *Recorder) thin(kind int) {
 	all := r.points
 	r.points, r.thinned, r.size, r.count[kind] = nil, true, 0, 0 // the writer may be reading the old ones
-	position := map[key]int{}
+	position := map[key]int64{}
 	for _, l := range all {
 		if l.kind == kind {
-			if position[l.key]++; position[l.key]%2 == 0 {
+			k := groupOf(l.key, position)
+			if position[k]++; position[k]%2 == 0 {
 				continue
 			}
 			r.count[kind]++
