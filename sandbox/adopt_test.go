@@ -464,6 +464,10 @@ func TestWorkIsDoneOnce(t *testing.T) {
 				require.Equal(t, "r3", res.ID)
 				done()
 				require.Empty(t, treetest.Everything(t, r.store.WorkDir()))
+				r.taken.Range(func(id, _ any) bool {
+					t.Errorf("%v is not forgotten", id)
+					return true
+				})
 			})
 		}
 	}

@@ -78,7 +78,8 @@ type Runner struct {
 	// keeper says that the keeper of the state directory is asked for containers.
 	keeper bool
 	// taken has the IDs of the runs of dead controllers whose results were returned for a
-	// [Work]: a job that tries again after such a result gets a run of its own.
+	// [Work]: a job that tries again after such a result gets a run of its own. They are forgotten at the
+	// end of their job.
 	taken sync.Map
 	// closed says that Close was called; closing does its work once.
 	closed  atomic.Bool

@@ -124,14 +124,17 @@ func (a *run) beginWork(ctx context.Context) error {
 	if err := record.WriteJSON(a.workFile, workNote{a.spec.Job.RunID}); err != nil {
 		return record.StateError(a.workFile, "cannot be written", err)
 	}
-	a.endWork = endWork(ctx, a.workFile)
+	a.endWork = a.runner.endWork(ctx, a.workFile, a.spec.Job.RunID)
 	return nil
 }
 
-// endWork leaves the removal of a note for the end of the job of a context; without a job the
-// caller removes it.
-func endWork(ctx context.Context, file string) func() {
-	remove := func() { _ = os.Remove(file) } // a note that stays only costs a look
+// endWork leaves the removal of the note about a run for the end of the job of a context; without a job the
+// caller removes it. Without a note nobody asks whether the result of the run was returned.
+func (r *Runner) endWork(ctx context.Context, file, id string) func() {
+	remove := func() {
+		_ = os.Remove(file) // a note that stays only costs a look
+		r.taken.Delete(id)
+	}
 	if atend.Leave(ctx, remove) {
 		return func() {}
 	}
@@ -201,7 +204,7 @@ func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (_ *
 		}
 		if res != nil {
 			r.taken.Store(note.RunID, true)
-			defer endWork(ctx, file)()
+			defer r.endWork(ctx, file, note.RunID)()
 		}
 		return res, true, err
 	}

@@ -3,11 +3,9 @@ package stage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -101,7 +99,7 @@ func CanReplace(store *record.Store, final string) (reason string) {
 	err := unix.Lstat(final, &at)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return probeReplace(store, parent, above)
+		return probeReplace(store, parent)
 	case err != nil:
 		return "its ./final cannot be read"
 	case at.Dev != above.Dev:
@@ -122,7 +120,7 @@ func CanReplace(store *record.Store, final string) (reason string) {
 	}) != nil {
 		return "its ./final cannot be read, or has an ACL or attributes"
 	}
-	return probeReplace(store, parent, above)
+	return probeReplace(store, parent)
 }
 
 // isMember reports whether this process may give files to a group.
@@ -131,16 +129,9 @@ func isMember(group int) bool {
 	return group == os.Getegid() || err == nil && slices.Contains(groups, group)
 }
 
-// replaceable has the parents of ./final that [probeReplace] has found good, by device and inode.
-var replaceable sync.Map
-
 // probeReplace tries to move a directory beside ./final: a mount may have the same device and refuse
-// it nevertheless. It does so once for each parent, whose owner may be watching it.
-func probeReplace(store *record.Store, parent string, stat unix.Stat_t) (reason string) {
-	key := fmt.Sprint(store.PoolDir(), stat.Dev, stat.Ino)
-	if _, good := replaceable.Load(key); good {
-		return ""
-	}
+// it nevertheless.
+func probeReplace(store *record.Store, parent string) (reason string) {
 	probe, err := os.MkdirTemp(store.PoolDir(), ".evalbox-probe-*")
 	if err != nil {
 		return "the state directory is not writable"
@@ -153,7 +144,6 @@ func probeReplace(store *record.Store, parent string, stat unix.Stat_t) (reason 
 	if err := os.Remove(probe); err != nil || moved != nil {
 		return "no directory can be moved from the state directory to its ./final"
 	}
-	replaceable.Store(key, true)
 	return ""
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -195,6 +196,19 @@ func TestFinalThatCannotBeReplaced(t *testing.T) {
 		})
 	}
 	require.Empty(t, CanReplace(recordtest.Open(t), ""))
+}
+
+// TestEachFinalIsProbedAgain: a mount may have come since the last run.
+func TestEachFinalIsProbedAgain(t *testing.T) {
+	store, parent := recordtest.Open(t), t.TempDir()
+	for range 2 {
+		before := time.Unix(1, 0)
+		require.NoError(t, os.Chtimes(parent, before, before))
+		require.Empty(t, CanReplace(store, filepath.Join(parent, "out")))
+		info, err := os.Stat(parent)
+		require.NoError(t, err)
+		require.NotEqual(t, before, info.ModTime(), "a directory was moved there, and removed")
+	}
 }
 
 // setFlags sets flags of chattr(1).

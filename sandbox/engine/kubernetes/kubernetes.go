@@ -352,6 +352,7 @@ func foundOf(job *batchv1.Job, pod *corev1.Pod) engine.Found {
 // Remove implements [engine.Engine].
 func (e *adapter) Remove(ctx context.Context, name string) error {
 	job := jobName(name)
+	defer e.pods.removed(job)
 	// The pods go first, and soon: the Job would give them their whole grace period.
 	podErr := e.removePods(ctx, job)
 	ctx, cancel := changeContext(ctx)

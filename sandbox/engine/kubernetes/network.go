@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -219,6 +220,8 @@ func (n *network) whyOpen(ctx context.Context, pod *corev1.Pod, hasty bool, prob
 			if n.closed == nil {
 				n.closed = map[place]time.Time{}
 			}
+			// Nodes of a cluster come and go.
+			maps.DeleteFunc(n.closed, func(_ place, seen time.Time) bool { return time.Since(seen) >= networkMemory })
 			n.closed[at] = began
 			n.mu.Unlock()
 			return "", nil

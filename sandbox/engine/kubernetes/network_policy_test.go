@@ -131,6 +131,9 @@ func TestWhatIsKnownOfANetwork(t *testing.T) {
 		time.Sleep(networkMemory)
 		require.Empty(t, why("closed", 0, false))
 		require.Equal(t, 1, probes, "forgotten")
+		time.Sleep(networkMemory)
+		require.Empty(t, why("another", 0, false))
+		require.Len(t, n.closed, 1, "nothing is kept of a node that may be gone")
 
 		const answered = "it answered from the pod: tcp 10.0.0.1:443"
 		began := time.Now()

@@ -25,8 +25,8 @@ type watcher struct {
 	// while somebody waits for it, and gone says so.
 	last map[string]*corev1.Pod
 	gone map[string]bool
-	// uids are those of the Jobs that this process has made: pods of an earlier Job of the name do
-	// not count.
+	// uids are those of the Jobs that this process has made and not removed: pods of an earlier Job of the
+	// name do not count.
 	uids    map[string]types.UID
 	wanted  map[string]int
 	changed chan struct{} // closed and replaced at each change
@@ -90,6 +90,13 @@ func (w *watcher) born(job string, uid types.UID) {
 		delete(w.last, job)
 		delete(w.gone, job)
 	}
+}
+
+// removed undoes born. The Job may never have had a pod.
+func (w *watcher) removed(job string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.uids, job)
 }
 
 // forget undoes one want.
