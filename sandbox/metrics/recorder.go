@@ -17,7 +17,7 @@ import (
 	"github.com/evalbox/evalbox/result"
 )
 
-// maxBytes bounds the file, and the memory of a recorder: a point of 64 metrics has up to 6 KiB.
+// maxBytes bounds the file, and with it the memory of a recorder: a point of 64 metrics has up to 6 KiB.
 const maxBytes = 8 << 20
 
 // maxGroups bounds the sets of names that are thinned by themselves.
