@@ -20,8 +20,8 @@ type Policy struct {
 	Defaults Limits
 	// Max holds the ceilings. A zero field means that there is no ceiling.
 	Max Limits
-	// HardDisk demands that the kernel enforces the disk limit as a whole: runs are refused where
-	// it cannot.
+	// HardDisk gives each run a file system of the size of its disk limit: runs are refused where
+	// that is not possible.
 	HardDisk bool
 	// AllowNetwork permits requests that name a network other than "none".
 	AllowNetwork bool

@@ -290,10 +290,8 @@ const (
 type DiskBound string
 
 const (
-	// DiskByQuota is a project quota of the file system: everything counts, deleted files that
-	// are still open as well, and nothing exceeds it.
-	DiskByQuota DiskBound = "quota"
-	// DiskByLoop is a file system of the size of the limit, in a file. Nothing exceeds it.
+	// DiskByLoop is a file system of the size of the limit, in a file: everything counts, deleted
+	// files that are still open as well, and nothing exceeds it.
 	DiskByLoop DiskBound = "loop"
 	// DiskByFileSize has no more than the bound of each file, and the measurements: many files
 	// can exceed the limit for a moment, and deleted files that are still open do not count.

@@ -49,7 +49,6 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	}
 	measured := a.endOutput()
 	left, err := a.collect(ctx, gone)
-	a.noteProjects()
 	if err != nil {
 		return nil, err
 	}
@@ -127,19 +126,6 @@ func (a *run) warnOfRules(decided outcome.Outcome) {
 	}
 	for _, name := range a.meter.missing() {
 		a.warn.add("the program did not print metric.%s, which a stop rule is about", name)
-	}
-}
-
-// noteProjects records which project quotas are left to give back. Another run may get the numbers
-// of the others, and nobody may give those back once more.
-func (a *run) noteProjects() {
-	left := a.stage.Projects()
-	if len(left) == len(a.journal.Projects) {
-		return
-	}
-	a.journal.Projects = left
-	if err := a.writeJournal(); err != nil {
-		a.log.Debug("the quotas are still on record", logError, err)
 	}
 }
 

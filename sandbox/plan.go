@@ -12,6 +12,7 @@ import (
 	"github.com/evalbox/evalbox/images"
 	"github.com/evalbox/evalbox/images/lock"
 	"github.com/evalbox/evalbox/policy"
+	"github.com/evalbox/evalbox/sandbox/disk"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/gpu"
 	"github.com/evalbox/evalbox/sandbox/hostpath"
@@ -111,8 +112,10 @@ func (r *Runner) plan(ctx context.Context, req Request) (planned, error) {
 	}
 	host := hostOf(info)
 	host.RootIs = rootIs
-	if req.Transfer == spec.TransferBind {
-		host.Disk = stage.DiskBounds(layout.Final, r.store.Dir(), len(req.Trees) > 0)
+	if r.policy.HardDisk {
+		if err := disk.CanLoop(); err != nil {
+			host.NoLoop = err.Error()
+		}
 	}
 	s, err := plan.Plan(req, layout, r.policy, host)
 	if err != nil {

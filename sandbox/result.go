@@ -208,7 +208,7 @@ func (a *run) enforced() result.Enforced {
 		SoftTimeoutSeconds: job.SoftTimeoutSeconds, SoftSignal: job.SoftSignal,
 		MemoryBytes: class.Cgroup.MemoryBytes, SwapBytes: class.Cgroup.SwapBytes,
 		CPUs: float64(class.Cgroup.NanoCPUs) / 1e9, PIDs: class.Cgroup.PIDs, ShmBytes: class.Cgroup.ShmBytes,
-		DiskBytes: job.DiskBytes, Disk: a.stage.DiskBound(), OutputLimitBytes: job.OutputLimitBytes, StreamFileBytes: job.StreamFileBytes,
+		DiskBytes: job.DiskBytes, Disk: result.DiskBound(job.DiskBound), OutputLimitBytes: job.OutputLimitBytes, StreamFileBytes: job.StreamFileBytes,
 		ReadOnlyRoot: class.ReadOnlyRoot, NoNewPrivileges: class.NoNewPrivileges, CapDrop: class.CapDrop,
 		Seccomp: class.Seccomp.Name,
 	}

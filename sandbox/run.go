@@ -327,7 +327,7 @@ func (a *run) prepare(ctx context.Context) error {
 	a.journal = record.Journal{
 		Schema: record.JournalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(), Engine: a.info.ID,
 		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.stage.Ownership(),
-		Transfer: a.spec.Class.Transfer, Projects: a.stage.Projects(),
+		Transfer: a.spec.Class.Transfer,
 	}
 	if err := a.writeJournal(); err != nil {
 		return err

@@ -244,10 +244,6 @@ func (r *Runner) isOpen() error {
 // Store returns the records of runs.
 func (r *Runner) Store() *record.Store { return r.store }
 
-// DiskBounds says how this machine can enforce the disk limit of a run whose outputs are in the
-// state directory, and whose files are mounted. It changes nothing.
-func (r *Runner) DiskBounds() spec.DiskBounds { return stage.DiskBounds("", r.store.Dir(), false) }
-
 // Info describes the engine.
 func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engine.Info(ctx) }
 

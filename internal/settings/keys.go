@@ -106,7 +106,7 @@ func keysOf(s *Settings) []key {
 			set: to(&s.AllowUnlocked, readBool)},
 		key{name: "allow_insecure_engine", trusted: true, set: to(&s.Engine.AllowInsecure, readBool)},
 	)
-	all = append(all, key{name: "disk_bound", kind: "how", help: "how the disk limit is enforced: auto, or hard, which refuses a run where the kernel cannot",
+	all = append(all, key{name: "disk_bound", kind: "how", help: "how the disk limit is enforced: auto measures the files, hard makes a file system of that size and takes root",
 		trusted: true, set: to(&s.DiskBound, readWord("auto", HardDisk))})
 	for _, l := range policy.LimitTable() {
 		_, set := limitTo(l.Field(&s.Max), "none")

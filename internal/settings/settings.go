@@ -25,7 +25,7 @@ const (
 	Kubernetes = "kubernetes"
 )
 
-// HardDisk is the disk bound of a policy that refuses runs whose disk limit the kernel cannot enforce.
+// HardDisk is the disk bound of a policy that gives each run a file system of the size of its limit.
 const HardDisk = "hard"
 
 // Settings are the effective values of all keys of configs/sandbox.yaml.

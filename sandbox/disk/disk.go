@@ -1,6 +1,6 @@
-// Package disk bounds what an untrusted program can hold in directories of the host, so that
-// the kernel refuses the rest: by a project quota of their file system, or by a file system of
-// their own in a file. It knows neither runs nor containers. Both ways need root on Linux.
+// Package disk bounds what an untrusted program can hold in directories of the host, by a file
+// system of their own in a file: the kernel refuses the rest. It knows neither runs nor containers,
+// and needs root on Linux.
 package disk
 
 import (
@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Limit bounds the directories of a [Project], or the file system of an [Image].
+// Limit bounds the file system of an [Image].
 type Limit struct {
 	// Bytes counts the blocks of files and directories, Entries counts files and directories.
 	Bytes, Entries int64
@@ -37,7 +37,7 @@ func full(freeBytes, limitBytes, freeEntries int64) bool {
 	return freeBytes < left || freeEntries <= fullEntries
 }
 
-// ErrImpossible means that this machine, or this file system, has no such bound.
+// ErrImpossible means that this process can make no such file system.
 var ErrImpossible = errors.New("is not possible here")
 
 // impossible is an [ErrImpossible] with its reason.

@@ -108,7 +108,7 @@ func (i Image) Create(ctx context.Context, limit Limit) (err error) {
 		"-O", "^has_journal,^resize_inode", "-E", "lazy_itable_init=1,nodiscard,root_owner=0:0", i.File); err != nil {
 		return err
 	}
-	if err := i.attach(mountOptions); err != nil {
+	if err := i.attach(); err != nil {
 		return err
 	}
 	if err := os.Remove(filepath.Join(i.Dir, "lost+found")); err != nil {
@@ -165,7 +165,7 @@ const loopTries = 100
 
 // attach connects the file with a loop device and mounts it. The device is freed by itself when
 // the last mount of it is gone, in any namespace.
-func (i Image) attach(options string) error {
+func (i Image) attach() error {
 	file, err := os.OpenFile(i.File, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (i Image) attach(options string) error {
 		config := unix.LoopConfig{Fd: uint32(file.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
 		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
 		if err == nil {
-			err = unix.Mount(name, i.Dir, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, options)
+			err = unix.Mount(name, i.Dir, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, mountOptions)
 			_ = device.Close() // frees a device that is not mounted
 			if err != nil {
 				return fmt.Errorf("mounting %s on %s: %w", i.File, i.Dir, err)
@@ -231,7 +231,7 @@ func (i Image) Open(ctx context.Context) error {
 	if err := os.Mkdir(i.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return i.attach(mountOptions)
+	return i.attach()
 }
 
 // Usage is what the file system holds, without what is its own.

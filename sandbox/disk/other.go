@@ -7,30 +7,6 @@ import (
 	"os"
 )
 
-// CanQuota is always an [ErrImpossible].
-func CanQuota(string) error { return impossible("quotas take Linux") }
-
-// Project is a project with a quota; there is none on this system.
-type Project struct {
-	Dir string `json:"path"`
-	ID  uint32 `json:"id"`
-}
-
-// Claim is always an [ErrImpossible].
-func Claim(dir string, _ Limit) (Project, error) { return Project{}, CanQuota(dir) }
-
-// Add is always an [ErrImpossible].
-func (p Project) Add(*os.Root) error { return CanQuota(p.Dir) }
-
-// Usage is always an [ErrImpossible].
-func (p Project) Usage() (Usage, error) { return Usage{}, CanQuota(p.Dir) }
-
-// Remove is always an [ErrImpossible].
-func (p Project) Remove(*os.Root) error { return CanQuota(p.Dir) }
-
-// Release is always an [ErrImpossible].
-func (p Project) Release() error { return CanQuota(p.Dir) }
-
 // CanLoop is always an [ErrImpossible].
 func CanLoop() error { return impossible("file systems in files take Linux") }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/evalbox/evalbox/internal/text"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/sandbox"
+	"github.com/evalbox/evalbox/sandbox/disk"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
-	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // A Verdict is how a check ended.
@@ -83,7 +83,7 @@ func Examine(ctx context.Context, m Machine) ([]Finding, error) {
 	}
 	findings = append(findings, state, checkDisk(m.StateDir, info))
 	if m.Cluster == nil {
-		findings = append(findings, checkDiskLimit(m.Runner.DiskBounds()))
+		findings = append(findings, checkDiskLimit(disk.CanLoop()))
 	}
 	findings = append(findings, checkLeftovers(ctx, m.Runner))
 	driver := ""
@@ -176,18 +176,13 @@ func checkDisk(stateDir string, info engine.Info) Finding {
 	return f
 }
 
-// checkDiskLimit says how the disk limit of a run can be enforced here.
-func checkDiskLimit(bounds spec.DiskBounds) Finding {
-	f := Finding{Check: "disk limit", Verdict: Info}
-	const bounded = "a bound of each file, and measurements"
-	switch {
-	case bounds.Quota:
-		f.Verdict, f.Seen = OK, "a project quota in the state directory"
-	case bounds.Loop:
-		f.Seen = bounded + "; a file system of that size with disk_bound: hard; a quota " + bounds.NoQuota
-	default:
-		f.Seen = bounded + "; a quota " + bounds.NoQuota + "; a file system of that size " + bounds.NoLoop
-		f.Advice = "for a hard limit: run as root, install e2fsprogs, or mount the file system with prjquota"
+// checkDiskLimit says how the disk limit of a run can be enforced here. noLoop is why it cannot have a
+// file system of its own.
+func checkDiskLimit(noLoop error) Finding {
+	f := Finding{Check: "disk limit", Verdict: Info, Seen: "a size limit of each file, and measurements; with disk_bound: hard a file system of that size"}
+	if noLoop != nil {
+		f.Seen = fmt.Sprintf("a size limit of each file, and measurements; disk_bound: hard %v", noLoop)
+		f.Advice = "for disk_bound: hard, run as root on Linux with loop devices and e2fsprogs"
 	}
 	return f
 }

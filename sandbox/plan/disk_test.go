@@ -10,37 +10,30 @@ import (
 )
 
 func TestPlanDisk(t *testing.T) {
-	none := spec.DiskBounds{NoQuota: "takes root", NoLoop: "takes root as well"}
-	both := spec.DiskBounds{Quota: true, Loop: true}
-	loop := spec.DiskBounds{Loop: true, NoQuota: "is off"}
 	for name, test := range map[string]struct {
-		host     spec.DiskBounds
+		noLoop   string
 		hard     bool
 		transfer string
-		runtime  string
 		want     string
 		refused  string
+		hint     string
 	}{
-		"nothing is known":       {want: spec.DiskFileSize},
-		"a quota":                {host: both, want: spec.DiskQuota},
-		"no quota":               {host: loop, want: spec.DiskFileSize},
-		"a kernel of its own":    {host: both, runtime: "runsc", want: spec.DiskFileSize},
-		"copied":                 {host: both, transfer: spec.TransferCopy, want: spec.DiskFileSize},
-		"hard, a quota":          {host: both, hard: true, want: spec.DiskQuota},
-		"hard, no quota":         {host: loop, hard: true, want: spec.DiskLoop},
-		"hard, its own kernel":   {host: both, hard: true, runtime: "runsc-debug", want: spec.DiskLoop},
-		"hard, neither":          {host: none, hard: true, refused: "a quota takes root; a file system in a file takes root as well"},
-		"hard, nothing is known": {hard: true, refused: "cannot be enforced here"},
-		"hard, copied":           {host: both, hard: true, transfer: spec.TransferCopy, refused: "that files are copied to"},
+		"auto":           {want: spec.DiskFileSize},
+		"auto, no loop":  {noLoop: "takes root", want: spec.DiskFileSize},
+		"auto, copied":   {transfer: spec.TransferCopy, want: spec.DiskFileSize},
+		"hard":           {hard: true, want: spec.DiskLoop},
+		"hard, no loop":  {hard: true, noLoop: "takes root", refused: "takes root", hint: "run as root on Linux"},
+		"hard, copied":   {hard: true, transfer: spec.TransferCopy, refused: "that files are copied to", hint: "--disk-bound auto"},
+		"hard, not both": {hard: true, noLoop: "takes root", transfer: spec.TransferCopy, refused: "that files are copied to", hint: "have the files measured"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := planDisk(spec.Request{Runtime: test.runtime}, test.transfer, policy.Policy{HardDisk: test.hard}, spec.Host{Disk: test.host})
+			got, err := planDisk(test.transfer, policy.Policy{HardDisk: test.hard}, spec.Host{NoLoop: test.noLoop})
 			if test.refused != "" {
 				var field *policy.FieldError
 				require.ErrorAs(t, err, &field)
 				require.Equal(t, "disk-bound", field.Field)
 				require.Contains(t, field.Rule, test.refused)
-				require.NotEmpty(t, field.Hint)
+				require.Contains(t, field.Hint, test.hint)
 				return
 			}
 			require.NoError(t, err)

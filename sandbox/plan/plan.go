@@ -54,7 +54,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 	errs = append(errs, checkStopRules(req.StopWhen)...)
 	transfer, err := planTransfer(req.Transfer)
 	errs = append(errs, err)
-	diskBound, err := planDisk(req, transfer, pol, host)
+	diskBound, err := planDisk(transfer, pol, host)
 	errs = append(errs, err)
 	egress, err := planEgress(req, pol)
 	errs = append(errs, err)
@@ -108,7 +108,7 @@ func Plan(req spec.Request, layout spec.Layout, pol policy.Policy, host spec.Hos
 			Stdin: req.Stdin, NoFork: req.NoFork, Keep: req.Keep,
 			SoftTimeoutSeconds: limits.SoftTimeout.Seconds(), SoftSignal: softSignal, StopWhen: slices.Clone(req.StopWhen),
 			TimeoutSeconds: limits.Timeout.Seconds(), GraceSeconds: limits.Grace.Seconds(), OrphanLimitSeconds: pol.OrphanTimeout.Seconds(),
-			DiskBound: diskBound, DiskHard: pol.HardDisk, FileSize: planFileSize(req.Ulimits, limits.Disk),
+			DiskBound: diskBound, FileSize: planFileSize(req.Ulimits, limits.Disk),
 			DiskBytes: int64(limits.Disk), OutputLimitBytes: int64(limits.Output), StreamFileBytes: int64(limits.StreamFile),
 			CaptureStdoutBytes: int64(limits.CaptureStdout), CaptureStderrBytes: int64(limits.CaptureStderr),
 			OutputFiles: limits.OutputFiles, OutputDepth: limits.OutputDepth, OutputFileBytes: int64(limits.OutputFile), OutputTotalBytes: int64(limits.OutputTotal),

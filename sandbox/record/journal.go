@@ -43,16 +43,6 @@ type Journal struct {
 	Started time.Time `json:"started,omitzero"`
 	// Warnings are those of the time before the program started.
 	Warnings []string `json:"warnings"`
-	// Projects are the project quotas of the run.
-	Projects []Project `json:"projects,omitempty"`
-}
-
-// Project is a project quota: its number on the file system of a path, and the directories that it
-// bounds.
-type Project struct {
-	Path string   `json:"path"`
-	ID   uint32   `json:"id"`
-	Dirs []string `json:"dirs"`
 }
 
 // Ref is an engine.Ref: the container of a run and the end mark of its output. A process that knows

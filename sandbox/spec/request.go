@@ -272,8 +272,9 @@ type Host struct {
 	OwnUIDs bool
 	// GPUs says how the engine can hand out GPUs.
 	GPUs HostGPUs
-	// Disk says what can bound the disk space of this run.
-	Disk DiskBounds
+	// NoLoop says why a run cannot have a file system of its own in a file; empty if no reason is
+	// known.
+	NoLoop string
 	// Unenforced lists the limits that the engine cannot enforce, such as [LimitPIDs].
 	Unenforced []string
 	// Filter names the system call filter of an engine with [LimitSeccomp].
@@ -299,15 +300,6 @@ const (
 	// LimitNetwork is the network as a whole: the operator permits that something gets through.
 	LimitNetwork = "network"
 )
-
-// DiskBounds says what the machine can enforce for the directories of one run. The zero value means
-// that no file may be larger than the disk limit, and nothing else.
-type DiskBounds struct {
-	// Quota says that project quotas can, Loop that file systems in files can.
-	Quota, Loop bool
-	// NoQuota and NoLoop are the reasons why not.
-	NoQuota, NoLoop string
-}
 
 // OwnKernel reports whether containers of an OCI runtime have their own kernel: gVisor's
 // runsc, also under a longer name. The limits, counters, device numbers and inode numbers

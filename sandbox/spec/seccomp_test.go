@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write the profiles anew")
 // ours is moby's profile for programs of the machine's own architecture, without the socket options
 // that bind a socket to a device: with them a program could send to any address through the loopback
 // device, which the kernel does not count as an attempt at the network. It also has no requests that
-// change the attributes of a file: with them the owner of a file takes it out of the project that
-// bounds it.
+// change the attributes of a file: with them the owner of a file takes it out of the project whose
+// quota the machine's administrator has set.
 //
 // Every start of a container compiles the profile, and the engine stores and reads it several times.
 // The rules of two more architectures took most of that, a tenth of the processor time of a short run.

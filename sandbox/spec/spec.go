@@ -296,11 +296,9 @@ type Job struct {
 	// FileSize bounds the size of every file that the program writes, wherever it is: the disk
 	// limit, or a lower fsize that the request asked for. Nil means no bound.
 	FileSize *FileSize `json:"file_size,omitempty"`
-	// DiskBound is how the kernel enforces DiskBytes: [DiskQuota], [DiskLoop], or
-	// [DiskFileSize], which is no more than FileSize. DiskHard says that the policy demands one
-	// of the first two.
+	// DiskBound is how the kernel enforces DiskBytes: [DiskLoop], or [DiskFileSize], which is no
+	// more than FileSize.
 	DiskBound          string `json:"disk_bound"`
-	DiskHard           bool   `json:"disk_hard,omitempty"`
 	DiskBytes          int64  `json:"disk_bytes"`
 	OutputLimitBytes   int64  `json:"output_limit_bytes"`
 	StreamFileBytes    int64  `json:"stream_file_bytes"`
@@ -326,7 +324,6 @@ func (j Job) Sources() []string {
 
 // Ways to enforce a disk limit; see result.DiskBound.
 const (
-	DiskQuota    = "quota"
 	DiskLoop     = "loop"
 	DiskFileSize = "rlimit"
 )

@@ -7,183 +7,34 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/disk"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// bound is what the kernel enforces of the disk limit of a run, beside the size of each file: a
-// project quota for each file system that the program writes to, or one file system of its own. It
-// has none of both for a run that is only measured.
+// bound is the file system of a run's own, which is as large as its disk limit. It is empty for a run
+// whose files are only measured, beside the size limit of each file.
 type bound struct {
-	projects []*project
-	image    *disk.Image
-	// final is ./final as the program has it: the directory in the image, or the real one.
+	image *disk.Image
+	// final is the ./final of the image.
 	final *os.Root
-	// measuring is held while the use is measured, and while the bound is given back: the last
-	// measurement of the monitor may still be on its way. over says that it was given back.
-	measuring sync.Mutex
-	over      bool
 	// reached says that a measurement found the limit reached.
 	reached atomic.Bool
 	// kept says that the image has something that was not copied, and must stay.
 	kept bool
 }
 
-// project is a project quota of a run, and the directories that it bounds.
-type project struct {
-	disk.Project
-	device uint64
-	dirs   []string
-}
-
-// diskBound says how the disk limit of the run is enforced.
-func (s *Stage) diskBound() string {
-	switch {
-	case s.bound.image != nil:
-		return spec.DiskLoop
-	case len(s.bound.projects) > 0:
-		return spec.DiskQuota
+// writtenFinal is the ./final that the program writes to: the one of the image, or the real one.
+func (s *Stage) writtenFinal() *os.Root {
+	if s.bound.image != nil {
+		return s.bound.final
 	}
-	return spec.DiskFileSize
-}
-
-// DiskBound says how the disk limit of the run is enforced, for the result.
-func (s *Stage) DiskBound() result.DiskBound { return s.enforced }
-
-// Projects are the project quotas that the run has, for the journal.
-func (s *Stage) Projects() []record.Project {
-	var list []record.Project
-	for _, p := range s.bound.projects {
-		list = append(list, record.Project{Path: p.Dir, ID: p.ID, Dirs: p.dirs})
-	}
-	return list
-}
-
-// DiskBounds says what can bound the disk space of a run on this machine, with this ./final, empty
-// for one in the record, and with trees or without. It changes nothing.
-func DiskBounds(final, stateDir string, trees bool) spec.DiskBounds {
-	quota := error(nil)
-	if final == "" || trees {
-		quota = disk.CanQuota(existing(stateDir))
-	}
-	if final != "" && quota == nil {
-		quota = disk.CanQuota(existing(final))
-	}
-	loop := disk.CanLoop()
-	b := spec.DiskBounds{Quota: quota == nil, Loop: loop == nil}
-	if quota != nil {
-		b.NoQuota = quota.Error()
-	}
-	if loop != nil {
-		b.NoLoop = loop.Error()
-	}
-	return b
-}
-
-// existing is the nearest directory above a path, or the path itself, that exists.
-func existing(path string) string {
-	for {
-		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
-			return path
-		}
-		path = filepath.Dir(path)
-	}
-}
-
-// openBound makes the bound that the plan names. Nothing is in it yet.
-func (s *Stage) openBound() (err error) {
-	s.bound.final = s.final.root
-	switch s.Plan.Job.DiskBound {
-	case spec.DiskQuota:
-		err = s.claimProjects()
-	case spec.DiskLoop:
-		err = s.makeImage()
-	}
-	if err != nil && !s.Plan.Job.DiskHard && s.Plan.Job.DiskBound == spec.DiskQuota {
-		s.Warn("the disk limit is not a quota in this run: %v", err)
-		err = s.releaseProjects()
-	}
-	s.enforced = result.DiskBound(s.diskBound())
-	return err
-}
-
-// claimProjects takes a project of each file system that the program writes to.
-func (s *Stage) claimProjects() error {
-	dirs := []string{s.final.path}
-	for i := range s.Plan.Job.Trees {
-		dirs = append(dirs, record.LiveTree(s.Dir, i))
-	}
-	for _, dir := range dirs {
-		at := existing(dir)
-		var stat unix.Stat_t
-		if err := unix.Stat(at, &stat); err != nil {
-			return record.StateError(at, "cannot be read", err)
-		}
-		device := uint64(stat.Dev) //nolint:unconvert // int32 on some platforms
-		same := slices.IndexFunc(s.bound.projects, func(p *project) bool { return p.device == device })
-		if same < 0 {
-			claimed, err := disk.Claim(at, disk.Limit{Bytes: s.Plan.Job.DiskBytes, Entries: maxEntries})
-			if claimed.ID != 0 {
-				same = len(s.bound.projects)
-				s.bound.projects = append(s.bound.projects, &project{Project: claimed, device: device})
-			}
-			if err != nil {
-				return err
-			}
-		}
-		s.bound.projects[same].dirs = append(s.bound.projects[same].dirs, dir)
-	}
-	return nil
-}
-
-// boundDir puts an empty directory under the quota of its file system, if it has one.
-func (s *Stage) boundDir(dir string, root *os.Root) error {
-	for _, p := range s.bound.projects {
-		if slices.Contains(p.dirs, dir) {
-			return p.Add(root)
-		}
-	}
-	return nil
-}
-
-// releaseProjects takes the directories of the run out of its projects, and gives the projects
-// back. Those of which that fails stay, so it may be called again.
-func (s *Stage) releaseProjects() error {
-	s.bound.measuring.Lock()
-	defer s.bound.measuring.Unlock()
-	s.bound.over = s.bound.over || len(s.bound.projects) > 0
-	var errs []error
-	s.bound.projects = slices.DeleteFunc(s.bound.projects, func(p *project) bool {
-		err := releaseProject(p.Project, p.dirs)
-		errs = append(errs, err)
-		return err == nil
-	})
-	return errors.Join(errs...)
-}
-
-func releaseProject(p disk.Project, dirs []string) error {
-	var errs []error
-	for _, dir := range dirs {
-		err := fsx.InRoot(dir, p.Remove)
-		if !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fsx.Cause(err))
-		}
-	}
-	if err := errors.Join(append(errs, p.Release())...); err != nil {
-		return fmt.Errorf("project %d of %s cannot be given back: %w", p.ID, p.Dir, err)
-	}
-	return nil
+	return s.final.root
 }
 
 // imageOf is the file system of a run's own, in its record.
@@ -227,31 +78,21 @@ func (s *Stage) boundTree(i int, t *workingCopy) (err error) {
 	t.inside, t.insideDir = t.root, t.live
 	if s.bound.image != nil {
 		t.insideDir, t.inside, err = s.inImage(strconv.Itoa(i))
-		return err
 	}
-	return s.boundDir(t.live, t.root)
+	return err
 }
 
-// sampleBound notes whether the limit is reached. It costs a call or two.
+// sampleBound notes whether the limit is reached. It costs one call.
 func (s *Stage) sampleBound() {
-	s.bound.measuring.Lock()
-	defer s.bound.measuring.Unlock()
-	if s.bound.over {
+	if s.bound.image == nil {
 		return
 	}
-	var usages []func() (disk.Usage, error)
-	for _, p := range s.bound.projects {
-		usages = append(usages, p.Usage)
+	usage, err := s.bound.image.Usage()
+	if err != nil {
+		s.Log.Debug("the use of the disk is unknown", "error", err)
 	}
-	if s.bound.image != nil {
-		usages = append(usages, s.bound.image.Usage)
-	}
-	for _, usage := range usages {
-		if is, err := usage(); err != nil {
-			s.Log.Debug("the use of the disk is unknown", "error", err)
-		} else if is.Full {
-			s.bound.reached.Store(true)
-		}
+	if usage.Full {
+		s.bound.reached.Store(true)
 	}
 }
 
@@ -295,9 +136,6 @@ func (s *Stage) closeImage() error {
 	if s.bound.image == nil {
 		return nil
 	}
-	s.bound.measuring.Lock()
-	defer s.bound.measuring.Unlock()
-	s.bound.over = true
 	if s.bound.kept {
 		return s.bound.image.Unmount()
 	}
@@ -321,17 +159,13 @@ func openImage(ctx context.Context, recordDir string) (image *disk.Image, err er
 
 // resumeBound opens what bounded the program of a dead controller, for one that goes on with its
 // run. The working copies follow in resumeBoundTree.
-func (s *Stage) resumeBound(was record.Journal) (err error) {
-	s.inside, s.bound.final = s.final.path, s.final.root
-	for _, p := range was.Projects {
-		s.bound.projects = append(s.bound.projects, &project{Project: disk.Project{Dir: p.Path, ID: p.ID}, dirs: p.Dirs})
-	}
+func (s *Stage) resumeBound() (err error) {
+	s.inside = s.final.path
 	if s.bound.image, err = openImage(context.Background(), s.Dir); err == nil && s.bound.image != nil {
 		s.inside = filepath.Join(s.bound.image.Dir, record.OwnFinal)
 		s.bound.final, err = os.OpenRoot(s.inside)
 	}
 	s.Sources[spec.RoleFinal] = s.inside
-	s.enforced = result.DiskBound(s.diskBound())
 	return err
 }
 

@@ -12,19 +12,17 @@ import (
 
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/internal/treetest"
-	"github.com/evalbox/evalbox/result"
-	"github.com/evalbox/evalbox/sandbox/disk"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // boundRun is a run whose disk limit is enforced, with a tree and a ./final of another user.
-func boundRun(t *testing.T, id, how string) (spec.Spec, string) {
+func boundRun(t *testing.T, id string) (spec.Spec, string) {
 	t.Helper()
 	final := filepath.Join(t.TempDir(), "out")
 	plan := workSpec(id)
-	plan.Job.Final, plan.Job.DiskBound, plan.Job.DiskHard = final, how, true
+	plan.Job.Final, plan.Job.DiskBound = final, spec.DiskLoop
 	plan.Job.DiskBytes, plan.Job.OutputFiles, plan.Job.OutputDepth = 8<<20, 100, 10
 	plan.Job.OutputFileBytes, plan.Job.OutputTotalBytes = 1<<30, 1<<30
 	plan.Job.Trees = []spec.JobTree{{Target: "/repo"}}
@@ -60,7 +58,7 @@ func begun(t *testing.T, store *record.Store, plan spec.Spec) *Stage {
 	require.NoError(t, record.WriteJSON(filepath.Join(s.Dir, record.SpecFile), plan))
 	require.NoError(t, s.Grant(t.Context()))
 	require.NoError(t, record.WriteJSON(filepath.Join(s.Dir, record.JournalFile), record.Journal{
-		Schema: record.JournalSchema, ID: plan.Job.RunID, Owner: owner.This().String(), Final: s.Ownership(), Projects: s.Projects(),
+		Schema: record.JournalSchema, ID: plan.Job.RunID, Owner: owner.This().String(), Final: s.Ownership(),
 		Ref: record.Ref{ID: "0123456789ab"},
 	}))
 	return s
@@ -84,12 +82,14 @@ func owned(t *testing.T, path string, uid int) {
 	require.EqualValues(t, uid, info.Sys().(*syscall.Stat_t).Uid, path)
 }
 
-// testBound is the life of a run whose disk limit is enforced in this way.
-func testBound(t *testing.T, how string, store *record.Store) {
+// TestLoopForARun is the life of a run whose disk limit is a file system. It takes root, as `make test`
+// does.
+func TestLoopForARun(t *testing.T) {
+	require.True(t, treetest.IsRoot(), "loop mounts take root")
+	store := recordtest.Open(t)
 	t.Run("to its end", func(t *testing.T) {
-		plan, final := boundRun(t, "ended-"+how, how)
+		plan, final := boundRun(t, "ended")
 		s := begun(t, store, plan)
-		require.Equal(t, result.DiskBound(how), s.DiskBound())
 		require.NoError(t, program(t, s, "echo x > x; mkfifo p; echo y > $REPO/y; ln -s /etc link"))
 		require.Error(t, program(t, s, "dd if=/dev/zero of=a bs=64k count=80 && dd if=/dev/zero of=$REPO/b bs=64k count=80"))
 		left := s.Collect(t.Context(), true, true, false)
@@ -103,10 +103,9 @@ func testBound(t *testing.T, how string, store *record.Store) {
 		owned(t, final, 1234)
 		owned(t, filepath.Join(final, "x"), 1234)
 		require.Equal(t, []string{"b", "y"}, treetest.Everything(t, record.KeptTree(s.Dir, 0)))
-		require.Empty(t, s.Projects())
 	})
 	t.Run("to a start that failed", func(t *testing.T) {
-		plan, final := boundRun(t, "failed-"+how, how)
+		plan, final := boundRun(t, "failed")
 		require.NoError(t, os.WriteFile(filepath.Join(final, "mine"), nil, 0o644))
 		s := begun(t, store, plan)
 		require.NoFileExists(t, filepath.Join(final, "mine"))
@@ -119,7 +118,7 @@ func testBound(t *testing.T, how string, store *record.Store) {
 		owned(t, final, 1234)
 	})
 	t.Run("to a request that was refused", func(t *testing.T) {
-		plan, final := boundRun(t, "refused-"+how, how)
+		plan, final := boundRun(t, "refused")
 		s := begun(t, store, plan)
 		require.NoError(t, s.Discard(t.Context()))
 		require.NoDirExists(t, s.Dir)
@@ -127,7 +126,7 @@ func testBound(t *testing.T, how string, store *record.Store) {
 		owned(t, final, 1234)
 	})
 	t.Run("to the death of its controller", func(t *testing.T) {
-		plan, final := boundRun(t, "lost-"+how, how)
+		plan, final := boundRun(t, "lost")
 		s := begun(t, store, plan)
 		require.NoError(t, program(t, s, "echo x > x; echo y > $REPO/y"))
 		require.NoError(t, s.Close())
@@ -138,11 +137,11 @@ func testBound(t *testing.T, how string, store *record.Store) {
 		require.FileExists(t, filepath.Join(record.LiveTree(s.Dir, 0), "y"))
 	})
 	t.Run("to the death of its controller before the start", func(t *testing.T) {
-		plan, final := boundRun(t, "early-"+how, how)
+		plan, final := boundRun(t, "early")
 		s, err := open(store, plan)
 		require.NoError(t, err)
 		require.NoError(t, record.WriteJSON(filepath.Join(s.Dir, record.JournalFile), record.Journal{
-			Schema: record.JournalSchema, ID: plan.Job.RunID, Owner: owner.This().String(), Final: s.Ownership(), Projects: s.Projects(),
+			Schema: record.JournalSchema, ID: plan.Job.RunID, Owner: owner.This().String(), Final: s.Ownership(),
 		}))
 		require.NoError(t, s.Close())
 		require.NoError(t, Reclaim(store, plan.Job.RunID))
@@ -150,7 +149,7 @@ func testBound(t *testing.T, how string, store *record.Store) {
 		owned(t, final, 1234)
 	})
 	t.Run("by another controller", func(t *testing.T) {
-		plan, final := boundRun(t, "resumed-"+how, how)
+		plan, final := boundRun(t, "resumed")
 		s := begun(t, store, plan)
 		require.NoError(t, program(t, s, "echo x > x; echo y > $REPO/y"))
 		require.NoError(t, s.Close())
@@ -158,7 +157,6 @@ func testBound(t *testing.T, how string, store *record.Store) {
 		require.NoError(t, err)
 		again, err := Resume(s.Options, journal, nil, true)
 		require.NoError(t, err)
-		require.Equal(t, result.DiskBound(how), again.DiskBound())
 		left := again.Collect(t.Context(), true, true, false)
 		require.Len(t, left.Outputs, 1)
 		require.Len(t, left.Trees[0].Created, 1)
@@ -169,18 +167,12 @@ func testBound(t *testing.T, how string, store *record.Store) {
 	})
 }
 
-// TestLoopForARun takes root, as `make test` does.
-func TestLoopForARun(t *testing.T) {
-	require.True(t, treetest.IsRoot(), "loop mounts take root")
-	testBound(t, spec.DiskLoop, recordtest.Open(t))
-}
-
 // TestLoopOfAProgramThatMayRun: nothing is copied while the program may still write, and a garbage
 // collection brings back all of it.
 func TestLoopOfAProgramThatMayRun(t *testing.T) {
 	require.True(t, treetest.IsRoot(), "loop mounts take root")
 	store := recordtest.Open(t)
-	plan, final := boundRun(t, "running", spec.DiskLoop)
+	plan, final := boundRun(t, "running")
 	s := begun(t, store, plan)
 	require.NoError(t, program(t, s, "echo x > x; echo y > $REPO/y"))
 	require.Empty(t, s.Collect(t.Context(), true, false, false).Outputs)
@@ -198,7 +190,7 @@ func TestLoopOfAProgramThatMayRun(t *testing.T) {
 func TestLoopWithOneTreeCollected(t *testing.T) {
 	require.True(t, treetest.IsRoot(), "loop mounts take root")
 	store := recordtest.Open(t)
-	plan, _ := boundRun(t, "half", spec.DiskLoop)
+	plan, _ := boundRun(t, "half")
 	plan.Job.Trees = append(plan.Job.Trees, spec.JobTree{Target: "/other"})
 	s := begun(t, store, plan)
 	require.NoError(t, os.WriteFile(filepath.Join(s.trees[1].insideDir, "z"), nil, 0o644))
@@ -215,7 +207,7 @@ func TestLoopOfAControllerThatDiesBehindACopy(t *testing.T) {
 	require.True(t, treetest.IsRoot(), "loop mounts take root")
 	store := recordtest.Open(t)
 	half := func(id string) (*Stage, spec.Spec) {
-		plan, _ := boundRun(t, id, spec.DiskLoop)
+		plan, _ := boundRun(t, id)
 		s := begun(t, store, plan)
 		require.NoError(t, program(t, s, "echo x > x; echo y > $REPO/y"))
 		s.bringBack(t.Context(), "final", s.bound.final, s.final.root)
@@ -246,21 +238,12 @@ func TestLoopOfAControllerThatDiesBehindACopy(t *testing.T) {
 	})
 }
 
-// TestProjectsThatCannotBeGivenBack: they stay on record, for a garbage collection. Nobody gives the
-// others back once more, because another run may have got their numbers.
-func TestProjectsThatCannotBeGivenBack(t *testing.T) {
-	gone, stuck := disk.Project{Dir: filepath.Join(t.TempDir(), "gone"), ID: 0x45420000}, disk.Project{Dir: "/proc", ID: 0x45420001}
-	s := &Stage{bound: bound{projects: []*project{{Project: gone}, {Project: stuck}}}}
-	require.ErrorContains(t, s.releaseProjects(), "/proc")
-	require.Equal(t, []record.Project{{Path: "/proc", ID: stuck.ID}}, s.Projects())
-}
-
 // TestLoopKeepsWhatCannotBeCopied: the outputs are not lost, and a warning says where they are. A
 // garbage collection leaves them there.
 func TestLoopKeepsWhatCannotBeCopied(t *testing.T) {
 	require.True(t, treetest.IsRoot(), "loop mounts take root")
 	store := recordtest.Open(t)
-	plan, _ := boundRun(t, "deep", spec.DiskLoop)
+	plan, _ := boundRun(t, "deep")
 	var warnings []string
 	s := begun(t, store, plan)
 	s.Warn = func(format string, args ...any) { warnings = append(warnings, strings.TrimSpace(format)) }

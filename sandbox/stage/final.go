@@ -136,7 +136,7 @@ func (f *final) planGrant(plan spec.Spec) error {
 
 // grant empties ./final and gives it to the program's user, who may then write it: nothing
 // is moved in or out any more.
-func (f *final) grant(ctx context.Context, bound func() error) error {
+func (f *final) grant(ctx context.Context) error {
 	if err := f.empty(ctx); err != nil {
 		return err
 	}
@@ -144,9 +144,6 @@ func (f *final) grant(ctx context.Context, bound func() error) error {
 		return err
 	}
 	if err := f.note(); err != nil {
-		return err
-	}
-	if err := bound(); err != nil {
 		return err
 	}
 	f.granted = true

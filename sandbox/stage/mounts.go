@@ -94,7 +94,7 @@ func (m *mounts) watchFreeSpace(ctx context.Context) {
 
 // overfull reports whether the program holds more on this disk than it may.
 func (m *mounts) overfull(ctx context.Context) bool {
-	roots := []*os.Root{m.bound.final}
+	roots := []*os.Root{m.writtenFinal()}
 	for _, t := range m.trees {
 		roots = append(roots, t.inside)
 	}
@@ -109,7 +109,7 @@ func (m *mounts) overfull(ctx context.Context) bool {
 }
 
 func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
-	m.bringBack(ctx, "final", m.bound.final, m.final.root)
+	m.bringBack(ctx, "final", m.writtenFinal(), m.final.root)
 	// First of all: what is there from now on is not the program's. It also takes back our
 	// access, which the program may have removed.
 	modes := m.handBack()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
-	"github.com/evalbox/evalbox/sandbox/disk"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
@@ -36,11 +35,6 @@ func Reclaim(store *record.Store, id string) (err error) {
 	for _, mounted := range record.MountedDirs {
 		if err := os.RemoveAll(filepath.Join(dir, mounted)); err != nil {
 			return record.StateError(dir, "cannot be written", err)
-		}
-	}
-	for _, p := range journal.Projects {
-		if err := releaseProject(disk.Project{Dir: p.Path, ID: p.ID}, p.Dirs); err != nil {
-			return err
 		}
 	}
 	if journal.Schema == "" {

@@ -31,7 +31,7 @@ func Resume(o Options, was record.Journal, labels map[string]string, started boo
 	var err error
 	s.final, err = resumeFinal(s, was, started)
 	if err == nil {
-		err = s.resumeBound(was)
+		err = s.resumeBound()
 	}
 	if err == nil && started {
 		err = s.resumeTrees()

@@ -75,8 +75,7 @@ type Stage struct {
 
 	bound bound
 	// inside is the path of ./final as the engine mounts it.
-	inside   string
-	enforced result.DiskBound
+	inside string
 }
 
 // carrier makes the files of a run available to the engine, and brings them back.
@@ -174,7 +173,9 @@ func (s *Stage) fill() (err error) {
 		return err
 	}
 	s.inside = s.final.path
-	err = s.openBound()
+	if s.Plan.Job.DiskBound == spec.DiskLoop {
+		err = s.makeImage()
+	}
 	s.Sources[spec.RoleFinal] = s.inside
 	return err
 }
@@ -289,16 +290,11 @@ func (s *Stage) Watch(ctx context.Context) { s.files.watch(ctx) }
 // Grant empties ./final and gives it to the program's user, right before the program
 // starts. Only now is anything of the caller's changed.
 func (s *Stage) Grant(ctx context.Context) error {
-	return s.final.grant(ctx, func() error {
-		if s.bound.image == nil {
-			s.bound.final = s.final.root // it may have been replaced
-		}
-		return s.boundDir(s.final.path, s.final.root)
-	})
+	return s.final.grant(ctx)
 }
 
 // Rollback puts the earlier content of ./final back, for a run whose program never started.
-func (s *Stage) Rollback() error { return errors.Join(s.releaseProjects(), s.final.rollback()) }
+func (s *Stage) Rollback() error { return s.final.rollback() }
 
 // handBack gives ./final back to its owner, with warnings. It returns the permissions of the
 // files before.
@@ -316,7 +312,7 @@ func (s *Stage) handBack() map[fsx.ID]uint32 {
 // Restore gives ./final back to its owner, and deletes the outputs of an earlier run. mayRun
 // says that the program may still run and change ./final: a garbage collection repeats it.
 func (s *Stage) Restore(ctx context.Context, mayRun bool) {
-	if err := errors.Join(s.releaseProjects(), s.closeImage()); err != nil {
+	if err := s.closeImage(); err != nil {
 		s.Warn("%v", err)
 	}
 	s.handBack()
@@ -389,7 +385,7 @@ func (s *Stage) Close() error {
 			errs = append(errs, t.inside.Close())
 		}
 	}
-	if s.bound.image != nil && s.bound.final != nil {
+	if s.bound.final != nil {
 		errs = append(errs, s.bound.final.Close())
 	}
 	return errors.Join(errs...)
@@ -398,5 +394,5 @@ func (s *Stage) Close() error {
 // Discard removes everything that the stage has made, for a run whose program never
 // started. The program's user never saw ./final.
 func (s *Stage) Discard(ctx context.Context) error {
-	return errors.Join(s.files.close(ctx, false, false), s.releaseProjects(), s.closeImage(), s.final.discard(), s.Close(), s.Store.Discard(s.Plan.Job.RunID))
+	return errors.Join(s.files.close(ctx, false, false), s.closeImage(), s.final.discard(), s.Close(), s.Store.Discard(s.Plan.Job.RunID))
 }

@@ -255,9 +255,6 @@ func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left 
 	default:
 		s.sampleBound()
 		left.DiskFull = s.bound.reached.Load()
-		if err := s.releaseProjects(); err != nil {
-			s.Warn("%v", err)
-		}
 		var skipped collect.SkipList
 		left.Outputs, skipped = s.files.outputs(ctx, limited)
 		left.Skipped, left.LeftOut, left.LeftOutCut = skipped.Sorted(), skipped.Count(), skipped.Cut()

@@ -34,7 +34,7 @@ var words = map[string][]cobra.Completion{
 	"engine":     {"docker\ta Docker engine (default)", "kubernetes\tthe cluster of the settings kubernetes.*"},
 	"gpus":       {"all\tevery GPU of the engine", "1\tone GPU that is free"},
 	"transfer":   {"auto\ttry it and decide (default)", "bind\tmount directories of this machine", "copy\tcopy files to the engine and back"},
-	"disk_bound": {"auto\tthe best that the kernel can do (default)", "hard\trefuse the run unless the kernel enforces the limit"},
+	"disk_bound": {"auto\ta size limit of each file, and measurements (default)", "hard\ta file system of that size; takes root"},
 	"isolation": {
 		"basic\tnot root, and system calls are filtered", "separate\tno quota of the kernel is shared with another run",
 		"layered\ta user namespace or a security module as well", "own_kernel\ta kernel of its own, such as gVisor",
