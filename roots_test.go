@@ -48,7 +48,7 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/tree/git.go":                       {"os.Lstat": ofCaller},
 	"sandbox/stage/ahead.go":                    {"os.MkdirAll": ofRecord, "os.Open": ofFinal, "os.Remove": ofRecord, "os.Rename": ofFinal, "unix.Lstat": ofFinal, "unix.Stat": ofFinal},
 	"sandbox/stage/backup.go":                   {"filepath.EvalSymlinks": ofFinal, "fsx.Remove": ofFinal, "os.Lstat": ofFinal, "os.Mkdir": ofFinal, "os.Remove": ofFinal},
-	"sandbox/stage/bound.go":                    {"os.Lchown": ofRecord, "os.Lstat": ofRecord, "os.Mkdir": ofRecord, "os.Stat": ofFinal, "os.WriteFile": ofRecord, "unix.Stat": ofFinal},
+	"sandbox/stage/bound.go":                    {"os.Lchown": ofRecord, "os.Lstat": ofRecord, "os.Mkdir": ofRecord, "os.WriteFile": ofRecord},
 	"sandbox/stage/copies.go":                   {"filepath.WalkDir": ofCaller},
 	"sandbox/stage/final.go":                    {"os.Mkdir": ofFinal, "os.Remove": ofFinal},
 	"sandbox/stage/lock.go":                     {"fsx.LockPath": ofFinal},
