@@ -28,7 +28,7 @@ var ErrStillRuns = errors.New("its program still runs")
 var (
 	errElsewhere = errors.New("cannot be finished here")
 	// errNoJournal reports a run of which nothing is left: what it had on the engine was
-	// removed, and ./final was handed back with the files that are in it.
+	// removed, and its outputs were moved to its ./final.
 	errNoJournal = fmt.Errorf("%w, and its journal is gone: it has no result", outcome.ErrOwnerDied)
 )
 
@@ -105,7 +105,7 @@ func (r *Runner) mayKnowMore(found record.Record) bool {
 	}
 	by := found.ID
 	if final := found.Spec.Job.Final; final != "" {
-		by, _ = stage.FilledLast(r.store, final)
+		_, by = stage.FilledLast(r.store, final)
 	}
 	return by == found.ID
 }
@@ -125,9 +125,8 @@ func (e *endedError) Error() string { return e.damage.Error() + "; the run has e
 func (e *endedError) Unwrap() []error { return []error{e.damage, outcome.ErrOwnerDied} }
 
 // endUnreadable ends a run that nobody can finish, because its record is damaged: its container and
-// volume are removed, its user ID and GPUs are given back, and ./final is handed back with the files
-// that are in it. The record stays, with the logs and outputs in it. The error says all that, and is an
-// [outcome.ErrOwnerDied].
+// volume are removed, its user ID and GPUs are given back, and its outputs move to its ./final. The
+// record stays, with the logs and outputs in it. The error says all that, and is an [outcome.ErrOwnerDied].
 func (r *Runner) endUnreadable(ctx context.Context, found record.Record) (err error) {
 	damage := &endedError{found.Damage}
 	if !r.store.IsOpen(found.ID) {
@@ -211,6 +210,10 @@ func (r *Runner) settleUnknown(ctx context.Context, found record.Record, noJourn
 	ctx = context.WithoutCancel(ctx)
 	if err := r.removeAndReclaim(ctx, found.ID); err != nil {
 		return err
+	}
+	if dir, _ := r.store.Unpublished(found.ID); dir != "" {
+		err := fmt.Errorf("run %s: %w; its outputs are in %s", found.ID, errNoJournal, dir)
+		return errors.Join(err, r.store.Settle(found.ID))
 	}
 	if err := r.store.Discard(found.ID); err != nil {
 		return err
@@ -314,7 +317,7 @@ func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note rec
 func (a *run) resumeStage(_ context.Context, started bool) (err error) {
 	r := a.runner
 	a.stage, err = stage.Resume(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Warn: a.warn.add, Stop: a.stop, Log: a.log},
-		a.journal, a.labels(a.journal.Deadline), started)
+		a.labels(a.journal.Deadline), started)
 	if err != nil {
 		return err
 	}
@@ -427,7 +430,7 @@ func (r *Runner) isOf(id string, labels map[string]string) bool {
 // tidy removes what a controller that died right behind its result has left on the engine.
 func (r *Runner) tidy(ctx context.Context, found record.Record) error {
 	if found.Spec.Job.Keep {
-		return nil
+		return stage.Publish(ctx, r.store, found.ID)
 	}
 	switch _, err := r.store.Claim(ctx, found.ID, time.Now().Add(deadlineSlack)); {
 	case errors.Is(err, record.ErrRunning):
@@ -519,12 +522,17 @@ func (r *Runner) adoptAll(ctx context.Context, o runOptions, onlyEnded bool, eac
 // returns why each of the others cannot be finished now.
 func (r *Runner) finishEnded(ctx context.Context, report *GCReport) (unfinished map[string]error, err error) {
 	unfinished = map[string]error{}
+	var unpublished []error
 	err = r.adoptAll(ctx, runOptions{}, true, func(done Adopted) {
 		is := Collected{spec.Job{RunID: done.RunID}.ContainerName(), done.RunID, ""}
 		switch {
 		case done.Result != nil:
 			is.Reason = done.Result.Explanation
 			report.Finished = append(report.Finished, is)
+			var outputs *stage.UnpublishedError
+			if errors.As(done.Err, &outputs) {
+				unpublished = append(unpublished, outputs)
+			}
 		case done.Settled():
 			is.Reason = done.Err.Error()
 			report.Ended = append(report.Ended, is)
@@ -532,7 +540,7 @@ func (r *Runner) finishEnded(ctx context.Context, report *GCReport) (unfinished 
 			unfinished[done.RunID] = done.Err
 		}
 	})
-	return unfinished, err
+	return unfinished, errors.Join(append(unpublished, err)...)
 }
 
 // finishBehind finishes, behind a program that runs, what other controllers have left and has
@@ -615,8 +623,7 @@ func (b *behind) wait(ctx context.Context) bool {
 	return true
 }
 
-// close ends the work. A run that is being finished is left to the next process, unless its outputs are
-// being copied out of a file system of its own: that is waited for, because nobody copies them twice.
+// close ends the work. A run that is being finished is left to the next process.
 func (b *behind) close() {
 	b.mu.Lock()
 	b.closed = true

@@ -81,10 +81,10 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		}
 	}
 	a.steps.end(removeErr)
-	if err == nil && removeErr == nil && !a.left {
+	if err == nil && removeErr == nil && !a.left && a.stage.Published() {
 		a.settle()
 	}
-	if e.Lost != nil && a.left { // anybody may ask the engine again, see [Runner.Adopt]
+	if e.Lost != nil && a.left || !a.stage.Published() { // anybody may try again, see [Runner.Adopt]
 		err = errors.Join(err, a.runner.disclaim(ctx, a.spec.Job.RunID, a.journal.Deadline))
 	}
 	if decided.Err == nil {
@@ -137,14 +137,14 @@ func (a *run) leaveIt() error {
 	return errors.Join(fmt.Errorf("run %s: %w: %w", a.spec.Job.RunID, stage.ErrLeft, context.Cause(a.leave)), a.letGo())
 }
 
-// collect collects the outputs, and gives ./final back. [Hooks].Kill ends the program and bounds the
+// collect collects the outputs, and moves them to ./final. [Hooks].Kill ends the program and bounds the
 // time for that: the outputs are kept. mayLeave says that another process can collect them as well: the error
 // then says that it has to.
 func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 	e := &a.evidence
 	collecting, cancel := context.WithTimeout(ctx, collectBudget)
 	defer cancel()
-	mayLeave = mayLeave && a.leave != nil && a.stage.CanLeave()
+	mayLeave = mayLeave && a.leave != nil
 	if mayLeave {
 		leaving, leave := context.WithCancelCause(collecting)
 		defer context.AfterFunc(a.leave, func() { leave(stage.ErrLeft) })()
@@ -168,7 +168,6 @@ func (a *run) collect(ctx context.Context, mayLeave bool) (stage.Left, error) {
 	if a.stage.Copied() && a.spec.Job.Keep {
 		a.stage.Withdraw(ctx, false)
 	}
-	a.stage.Restore(ctx, a.left || !ended)
 	return left, nil
 }
 

@@ -45,8 +45,8 @@ type Collected struct {
 
 // GC finishes the runs whose controllers died and whose programs have ended, see
 // [Runner.Adopt]. Then it removes the containers that dead controllers left behind, and the
-// volumes of runs whose files are copied. It gives the ./final directories back that the
-// controllers had granted to their programs, and removes their temporary files. A program that still runs may run until its time
+// volumes of runs whose files are copied. It moves outputs to the ./final of their runs, and removes
+// the temporary files of dead controllers. A program that still runs may run until its time
 // limit. GC never touches a container whose owner lives, or one without the labels of
 // evalbox. An owner that cannot be seen from here (another machine, another PID namespace)
 // counts as dead after the deadline of the container, which is an hour after the latest end
@@ -291,62 +291,38 @@ func (r *Runner) reclaimLost(containers []engine.Found) error {
 			errs = append(errs, stage.Reclaim(r.store, id))
 		}
 	}
-	errs = append(errs, stage.ReclaimFinals(r.store, func(id string) bool { return there[id] }))
+	errs = append(errs, stage.TidyNotes(r.store))
 	return errors.Join(errs...)
 }
 
-// orphanOf is the run without a controller that fills a ./final, by its record; empty if there is none.
-func (r *Runner) orphanOf(final string) string {
-	ids, _ := r.store.Orphans() // whose journal cannot be read has no ./final that is known
-	for _, id := range ids {
-		if found, err := r.store.Load(id); err == nil && found.Spec.Job.Final == final {
-			return id
-		}
-	}
-	return ""
-}
-
-// reclaimFinal finishes the run of a dead controller that filled this ./final, before another
-// run uses it. A program that still runs may be writing there.
-func (r *Runner) reclaimFinal(ctx context.Context, final string) error {
+// recoverFinal finishes the run of a dead controller whose outputs come to this ./final, before another
+// run uses it.
+func (r *Runner) recoverFinal(ctx context.Context, final string) error {
 	if final == "" {
 		return nil
 	}
-	id, owed := stage.FilledLast(r.store, final)
-	if stage.IsDamaged(r.store, final) {
-		id = r.orphanOf(final)
-	}
+	last, next := stage.FilledLast(r.store, final)
+	id := cmp.Or(next, last)
 	if id == "" {
 		return nil
 	}
 	found, err := r.store.Load(id)
-	gone := errors.Is(err, record.ErrNoRecord)
-	if err == nil && r.mayKnowMore(found) {
-		// The last time that its outputs can be distinguished from the outputs of the next run.
-		if res, err := r.adopt(ctx, found, runOptions{}, true); res != nil && err == nil && !r.store.IsOpen(id) {
-			return nil
-		}
-		owed = true // end what is left of it
-	}
 	switch {
-	case gone && owed:
-	case gone:
+	case errors.Is(err, record.ErrNoRecord):
 		return nil
 	case err != nil:
 		return err
-	case found.State == record.Running, found.State == record.Finished && !owed:
+	case found.State == record.Running: // its lock says so
 		return nil
-	case found.State.Abandoned():
-		res, err := r.adopt(ctx, found, runOptions{}, true)
-		if res != nil || errors.Is(err, outcome.ErrOwnerDied) {
-			return nil
-		}
-		return fmt.Errorf("final %q is still in use by a run whose own process died: %w", final, err)
+	case found.State == record.Finished && next == "":
+		return nil
 	}
-	if gone || !found.Spec.Job.Keep {
-		if err := r.engine.Remove(ctx, spec.Job{RunID: id}.ContainerName()); err != nil {
-			return fmt.Errorf("final %q is still in use by run %s, whose controller died: %w", final, id, err)
-		}
+	res, err := r.adopt(ctx, found, runOptions{}, true)
+	if errors.Is(err, ErrStillRuns) && found.Result != nil {
+		err = r.tidy(ctx, found) // nobody waits for the program of a run that was given up
 	}
-	return errors.Join(stage.Reclaim(r.store, id), stage.ReclaimFinal(r.store, final, id))
+	if err == nil || res != nil || errors.Is(err, outcome.ErrOwnerDied) {
+		return nil
+	}
+	return fmt.Errorf("final %q is still in use by a run whose own process died: %w", final, err)
 }

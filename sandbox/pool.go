@@ -160,7 +160,10 @@ func (r *Runner) notPooled(p planned) string {
 	case copied:
 		return "" // its ./final is on the engine
 	}
-	return stage.CanReplace(r.store, job.Final)
+	if !stage.InRecord(r.store, job.Final) {
+		return "its ./final is on another file system than the state directory"
+	}
+	return ""
 }
 
 // poolKey identifies the class of a run: everything that is fixed when its container is created,

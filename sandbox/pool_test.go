@@ -749,14 +749,6 @@ func TestFailuresOfAPooledRunLeaveNothing(t *testing.T) {
 				}
 			}
 		}, "has ended"},
-		"final is replaced": {func(t *testing.T, r *Runner, _ *enginetest.Fake, req *Request) {
-			r.at = func(step string, _ *run) {
-				if step == "prepared" {
-					require.NoError(t, os.Rename(req.Final, req.Final+".old"))
-					require.NoError(t, os.Mkdir(req.Final, 0o755))
-				}
-			}
-		}, "replaced by something else"},
 		"no record": {func(t *testing.T, r *Runner, _ *enginetest.Fake, _ *Request) {
 			require.NoError(t, os.RemoveAll(r.store.RunsDir()))
 		}, "cannot be made"},
@@ -785,11 +777,7 @@ func TestFailuresOfAPooledRunLeaveNothing(t *testing.T) {
 				require.NoError(t, err)
 				require.Empty(t, ids)
 			}
-			if name != "final is replaced" {
-				require.FileExists(t, filepath.Join(req.Final, "mine"))
-			} else {
-				require.FileExists(t, filepath.Join(req.Final+".old", "mine"))
-			}
+			require.FileExists(t, filepath.Join(req.Final, "mine"))
 		})
 	}
 }

@@ -28,11 +28,18 @@ type runOptions struct {
 	io    IO
 	hooks Hooks
 	work  Work
+	empty bool
 	// workFile is the note of the job; empty without one.
 	workFile string
 	// named says that the caller chose the ID of the run.
 	named bool
 }
+
+// EmptyFinal says that ./final is emptied right before the program starts (EX-002, EX-015). Otherwise what
+// lies there stays until the outputs of the run come there.
+type EmptyFinal bool
+
+func (e EmptyFinal) apply(all *runOptions) { all.empty = bool(e) }
 
 // IO connects the streams of a program.
 type IO struct {

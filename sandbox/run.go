@@ -170,6 +170,9 @@ type run struct {
 	// steps are reported to the tracer of the caller.
 	steps *steps
 
+	// empty says that ./final is emptied before the program starts.
+	empty bool
+
 	// The rooms of the run, in the order in which they are opened.
 	gpus     *gpu.Lease
 	uid      *uid.Lease
@@ -227,7 +230,7 @@ type run struct {
 
 func newRun(r *Runner, plan planned, o runOptions, began time.Time) *run {
 	a := &run{
-		planned: plan, runner: r, io: o.io, hooks: o.hooks, workFile: o.workFile, began: began,
+		planned: plan, runner: r, io: o.io, hooks: o.hooks, workFile: o.workFile, empty: o.empty, began: began,
 		log:     r.log.With(logRun, plan.spec.Job.RunID),
 		steps:   &steps{},
 		release: func() {}, stopWatch: func() {}, endWork: func() {}, stops: make(chan outcome.StopReason, 1),
@@ -291,14 +294,14 @@ func (a *run) stop(reason outcome.StopReason) {
 // error nothing is left behind.
 func (a *run) openStage(ctx context.Context) (err error) {
 	r := a.runner
-	if err := r.reclaimFinal(ctx, a.spec.Job.Final); err != nil {
+	if err := r.recoverFinal(ctx, a.spec.Job.Final); err != nil {
 		return err
 	}
 	if err := a.beginWork(ctx); err != nil {
 		return err
 	}
 	a.stage, err = stage.Open(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Verified: a.verified,
-		Waited: a.waited, Warn: a.warn.add, Stop: a.stop, Log: a.log})
+		Waited: a.waited, Empty: a.empty, Warn: a.warn.add, Stop: a.stop, Log: a.log})
 	if err != nil {
 		return err
 	}
@@ -326,7 +329,7 @@ func (a *run) prepare(ctx context.Context) error {
 	}
 	a.journal = record.Journal{
 		Schema: record.JournalSchema, ID: a.spec.Job.RunID, Owner: owner.This().String(), Engine: a.info.ID,
-		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(), Final: a.stage.Ownership(),
+		Container: a.spec.Job.ContainerName(), Created: time.Now().UTC(), Deadline: deadline.UTC(),
 		Transfer: a.spec.Class.Transfer,
 	}
 	if err := a.writeJournal(); err != nil {
@@ -510,7 +513,7 @@ func (a *run) admit(ctx context.Context) error {
 	return nil
 }
 
-// start gives the program's user access to ./final and starts the program.
+// start starts the program.
 func (a *run) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return outcome.Canceled(ctx)
@@ -521,14 +524,14 @@ func (a *run) start(ctx context.Context) error {
 	if err := a.observer.Begin(ctx, a.container); err != nil {
 		return err
 	}
-	if err := a.stage.Grant(ctx); err != nil {
+	if err := a.stage.Begin(ctx); err != nil {
 		return err
 	}
-	a.at("granted")
+	a.at("begun")
 	// From here on the program may run, and another process can finish the run.
 	a.journal.Started = time.Now().UTC()
 	a.journal.Deadline = time.Now().Add(a.programLimit() + a.slack()).UTC() // the wait is over
-	a.journal.Ref, a.journal.Final, a.journal.Warnings = record.Ref(a.container.Ref()), a.stage.Ownership(), a.warn.sorted()
+	a.journal.Ref, a.journal.Warnings = record.Ref(a.container.Ref()), a.warn.sorted()
 	if err := a.writeJournal(); err != nil {
 		return err
 	}

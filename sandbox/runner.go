@@ -284,7 +284,7 @@ func (r *Runner) ApplyTree(ctx context.Context, id, target string, opts tree.App
 	return tree.Apply(ctx, r.store, id, target, opts)
 }
 
-// ClearFinal empties a ./final as a run does right before it starts, without a run: outputs
+// ClearFinal empties a ./final as [EmptyFinal] does right before a start, without a run: outputs
 // of an earlier run are deleted, and anything else is moved to a directory beside it, which
 // the warning names. The ./final that the run keep filled last stays as it is. One that
 // does not exist is empty. One that a run is using is [ErrBusy].
@@ -305,7 +305,7 @@ func (r *Runner) ClearFinal(ctx context.Context, final, keep string) (warning st
 	if last, _ := stage.FilledLast(r.store, path); keep != "" && last == keep {
 		return "", nil
 	}
-	if err := r.reclaimFinal(ctx, path); err != nil {
+	if err := r.recoverFinal(ctx, path); err != nil {
 		return "", err
 	}
 	return stage.Clear(ctx, r.store, path)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
@@ -30,7 +29,7 @@ func TestFinalThatWasReplaced(t *testing.T) {
 		"link":      func(out, other string) error { return os.Symlink(other, out) },
 	} {
 		for _, transfer := range []string{spec.TransferBind, spec.TransferCopy} {
-			for _, step := range []string{"granted", "accepted"} {
+			for _, step := range []string{"begun", "accepted"} {
 				for _, how := range []string{"gc", "adopt"} {
 					t.Run(strings.Join([]string{kind, transfer, step, how}, ", "), func(t *testing.T) {
 						base := t.TempDir()
@@ -58,23 +57,29 @@ func TestFinalThatWasReplaced(t *testing.T) {
 						require.Equal(t, record.Finished, found.State)
 						require.Equal(t, step == "accepted", found.Result.Status == result.StatusExited, found.Result.Explanation)
 						require.Empty(t, fake.Left())
-						if kind == "directory" && step == "granted" {
-							require.FileExists(t, filepath.Join(out, "before"), "it is put back")
-						} else {
-							require.FileExists(t, filepath.Join(out+".before-r1", "before"), "nothing is lost")
-						}
-						if kind != "directory" {
+						require.FileExists(t, filepath.Join(out+".moved", "before"), "nothing is lost")
+						switch {
+						case step == "begun":
+							require.Equal(t, want, treetest.Everything(t, base), "nothing came there")
+						case kind == "directory":
+							require.FileExists(t, filepath.Join(out, "model.bin"))
+						default:
 							require.Equal(t, want, treetest.Everything(t, base), "nothing is written through it")
 							require.Contains(t, strings.Join(found.Result.Warnings, "\n"), `was replaced by a `)
+							require.FileExists(t, filepath.Join(found.OutputDir(), "model.bin"), "outputs are kept in the record")
 						}
-						if kind != "directory" && transfer == spec.TransferCopy && step == "accepted" {
-							require.FileExists(t, filepath.Join(found.Dir, record.OwnFinal, "model.bin"), "outputs are kept in the record")
+						if kind != "directory" && step == "accepted" {
+							require.ErrorIs(t, r.store.Remove("r1"), record.ErrRunning, "its outputs have still to come")
+							require.NoError(t, os.Remove(out))
+							_, err = r.GC(t.Context(), GCOptions{})
+							require.NoError(t, err)
+							require.FileExists(t, filepath.Join(out, "model.bin"))
 						}
 						require.NoError(t, r.store.Remove("r1"))
 						_, err = r.GC(t.Context(), GCOptions{})
-						require.NoError(t, err, "it is not tried for ever")
-						_, owed := stage.FilledLast(r.store, out)
-						require.False(t, owed)
+						require.NoError(t, err)
+						_, next := stage.FilledLast(r.store, out)
+						require.Empty(t, next)
 					})
 				}
 			}
@@ -82,12 +87,12 @@ func TestFinalThatWasReplaced(t *testing.T) {
 	}
 }
 
-// TestFinalThatIsReplacedDuringARun: a garbage collection has nothing to hand back there.
+// TestFinalThatIsReplacedDuringARun: the outputs stay in the record, and come once they can.
 func TestFinalThatIsReplacedDuringARun(t *testing.T) {
 	base := t.TempDir()
 	out := filepath.Join(base, "out")
-	fake := enginetest.NewFake(func(*enginetest.Program) int {
-		if errors.Join(os.Rename(out, out+".moved"), os.WriteFile(out, nil, 0o600)) != nil {
+	fake := enginetest.NewFake(func(p *enginetest.Program) int {
+		if errors.Join(os.WriteFile(p.Final("model"), nil, 0o600), os.Rename(out, out+".moved"), os.WriteFile(out, nil, 0o600)) != nil {
 			return 1
 		}
 		return 0
@@ -96,12 +101,17 @@ func TestFinalThatIsReplacedDuringARun(t *testing.T) {
 	res, err := r.Run(t.Context(), finalRequest("r1", out))
 	require.NoError(t, err)
 	require.Zero(t, res.ExitCode)
-	require.Contains(t, strings.Join(res.Warnings, "\n"), "was moved or replaced during the run")
-	info, err := os.Stat(out + ".moved")
+	require.Len(t, res.Outputs, 1)
+	found, err := r.store.Get("r1")
 	require.NoError(t, err)
-	uid, _, known := fsx.OwnerOf(info)
-	require.True(t, known)
-	require.Equal(t, os.Geteuid(), uid, "it is handed back where it is now")
+	require.Contains(t, strings.Join(res.Warnings, "\n"), "was replaced by a file: the outputs are in "+found.OutputDir()+"; move them with: sandbox adopt r1")
+	require.FileExists(t, filepath.Join(found.OutputDir(), "model"))
+	_, err = r.Adopt(t.Context(), "r1")
+	require.ErrorContains(t, err, "was replaced by a file")
+	require.NoError(t, os.Remove(out))
+	_, err = r.Adopt(t.Context(), "r1")
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(out, "model"))
 	for range 2 {
 		_, err = r.GC(t.Context(), GCOptions{})
 		require.NoError(t, err)

@@ -76,7 +76,7 @@ func (r *Runner) workFile(w Work, req Request) (string, error) {
 }
 
 // endOthers ends the other runs that dead controllers began for the same job: nobody waits for their
-// results, and their programs have ./final. A run that cannot be ended stays in the way of the new run,
+// results, and their outputs come to its ./final. A run that cannot be ended stays in the way of the new run,
 // which says so.
 func (r *Runner) endOthers(ctx context.Context, file string) {
 	if file == "" {

@@ -17,7 +17,7 @@ var worst = []struct {
 	steps []string
 }{
 	{"none", []string{"ended"}},
-	{"controller killed", []string{"create", "start", "job", "emptied", "running", "ended", "collecting", "result"}},
+	{"controller killed", []string{"create", "start", "job", "running", "ended", "publishing", "collecting", "result"}},
 	{"controller interrupted", []string{"create", "started", "running", "collecting"}},
 	{"controller interrupted twice", []string{"record", "scored"}},
 	{"controller and engine killed (live-restore)", []string{"scored"}},
@@ -46,11 +46,11 @@ var worst = []struct {
 	{"log deleted and controller killed", []string{"scored"}},
 	{"clock an hour ahead", []string{"running"}},
 	{"clock an hour behind", []string{"scored"}},
-	{"controller terminated twice at once", []string{"running", "emptied"}},
+	{"controller terminated twice at once", []string{"running", "publishing"}},
 	{"connection cut past the time limit (killed)", []string{"running"}},
 	{"controller stopped past the time limit (own end)", []string{"running", "ended"}},
 	{"container paused past the time limit", []string{"scored"}},
-	{"final replaced by a link", []string{"running", "emptied", "collecting"}},
+	{"final replaced by a link", []string{"running", "publishing", "collecting"}},
 	{"journal.json half", []string{"gc", "run"}},
 	{"result.json empty", []string{"ls", "show"}},
 	{"computes beside six that compute", []string{"verdict"}},

@@ -72,7 +72,8 @@ func (run *execution) written(res *result.Result) written {
 			w.other[path.Join(target, out.Path)] = out.Kind + ": " + out.Reason
 		}
 	}
-	final := cmp.Or(run.request.Final, filepath.Join(run.record, record.OwnFinal))
+	unpublished, _ := run.box.Store().Unpublished(run.id)
+	final := cmp.Or(unpublished, run.request.Final, filepath.Join(run.record, record.OwnFinal))
 	for _, out := range res.Outputs {
 		add(spec.FinalDir, final, out.Path, out.PathBase64, out.SizeBytes, out.SHA256)
 	}

@@ -21,7 +21,8 @@ import (
 const MaxRawOutput = 100 * policy.MiB
 
 // ExecuteScript runs a script in a fresh container (EX-007, EX-010, EX-041, EX-042). The
-// container has input/ of workingDir, read-only, as ./input, and its empty final/ as ./final.
+// container has input/ of workingDir, read-only, as ./input, and an empty ./final. What is in it at the end
+// moves to final/ of workingDir, which is emptied before the start.
 // A script that fails or times out is not an error (EX-008, EX-009): after timeout it gets
 // SIGTERM, 5 seconds later SIGKILL, and so does everything that it started (EX-037). env is
 // added to the environment of the options; nothing of the caller's environment is.
@@ -107,7 +108,7 @@ func (h *Harness) execute(ctx context.Context, x execution) (*result.Result, err
 	if x.pattern != nil {
 		streams.WatchStdout = scores
 	}
-	res, err := h.box.Run(ctx, h.label(req, roleProgram), streams, h.opts.Hooks, x.work)
+	res, err := h.box.Run(ctx, h.label(req, roleProgram), streams, h.opts.Hooks, x.work, sandbox.EmptyFinal(true))
 	h.spent.note(res, roleProgram)
 	if res == nil {
 		return nil, err

@@ -170,7 +170,7 @@ func isOurs(dir string) bool {
 // is a link or not a directory, and one that a run is using ([sandbox.ErrBusy]).
 //
 // It is for a working directory of the caller. A harness does not need it: its runs empty final/
-// at the last moment and under its lock, and keep a backup of files that no run left there.
+// at the last moment and under its lock, and move files that no run left there aside.
 func CleanOutputDirectory(base string) error {
 	final := filepath.Join(base, finalName)
 	if err := makeFinal(base); err != nil {

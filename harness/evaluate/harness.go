@@ -141,7 +141,7 @@ type Job struct {
 // Failure says the same as the error.
 //
 // The text of the job runs, whatever happens to solution.py meanwhile. final/ is emptied right
-// before the program starts (EX-002). When nothing runs, because the script is refused or its
+// before the program starts (EX-002), and gets the outputs once it has ended. When nothing runs, because the script is refused or its
 // result is cached, final/ is emptied as well, unless it has the outputs of the cached run.
 //
 // When ctx ends while the submission is checked or graded, the error is the cause of ctx, and
@@ -299,7 +299,8 @@ func (h *Harness) prepare(ctx context.Context, job Job, p place) (x execution, r
 // inspect checks and grades the outputs of a valid run. Their failures are part of the result.
 func (h *Harness) inspect(ctx context.Context, job Job, p place, ran *result.Result, res Result) Result {
 	valid := res.Valid()
-	if h.opts.Submission != nil && valid {
+	elsewhere := h.unpublished(ran)
+	if h.opts.Submission != nil && valid && elsewhere == "" {
 		check := h.opts.Submission.Check(ctx, p.dir)
 		res.Submission = &check
 	}
@@ -307,7 +308,10 @@ func (h *Harness) inspect(ctx context.Context, job Job, p place, ran *result.Res
 		return res
 	}
 	res.Grading = &Grading{Failure: "the script failed"}
-	if valid {
+	switch {
+	case valid && elsewhere != "":
+		res.Grading.Failure = "the outputs did not come to final/: they are in " + elsewhere
+	case valid:
 		res.Grading = h.grade(ctx, job, p.final(), ran)
 	}
 	res.GradedScore = res.Grading.Score
@@ -318,6 +322,12 @@ func (h *Harness) inspect(ctx context.Context, job Job, p place, ran *result.Res
 		res.Warnings = append(res.Warnings, overstated(res))
 	}
 	return res
+}
+
+// unpublished is the directory of the outputs of a run that did not come to its final/; empty for none.
+func (h *Harness) unpublished(ran *result.Result) string {
+	dir, _ := h.box.Store().Unpublished(ran.ID)
+	return dir
 }
 
 // regrade takes over the run of an earlier result of the same job, and inspects its outputs if

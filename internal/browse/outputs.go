@@ -77,10 +77,6 @@ func readOutput(each record.Record, out result.Output) ([]byte, error) {
 	if out.SizeBytes > maxPreview {
 		return nil, errTooLong
 	}
-	dir := each.Spec.Job.Final
-	if dir == "" {
-		dir = filepath.Join(each.Dir, record.OwnFinal)
-	}
 	name := filepath.FromSlash(out.Path)
 	if raw, err := base64.StdEncoding.DecodeString(out.PathBase64); err == nil && len(raw) > 0 {
 		name = string(raw)
@@ -88,7 +84,7 @@ func readOutput(each record.Record, out result.Output) ([]byte, error) {
 	if !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("%q is not a path in ./final", out.Path)
 	}
-	root, err := fsx.OpenRoot(dir)
+	root, err := fsx.OpenRoot(each.OutputDir())
 	if err != nil {
 		return nil, err
 	}

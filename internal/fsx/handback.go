@@ -13,47 +13,10 @@ import (
 // of its new owner's rights, and the right of others to change it.
 const unsafeBits = unix.S_ISUID | unix.S_ISGID | unix.S_ISVTX | 0o022
 
-// DirState is what a program can change of a directory that it is given: the permissions, ACLs
-// and extended attributes of the directory itself.
-type DirState struct {
-	Device uint64 `json:"device"`
-	Inode  uint64 `json:"inode"`
-	// Mode has the permission bits with set-user-ID, set-group-ID and sticky.
-	Mode uint32 `json:"mode"`
-	// Attributes are the ACLs and the user's extended attributes.
-	Attributes map[string][]byte `json:"attributes,omitempty"`
-}
-
-// StateOf reads the state of a directory, for [HandBack] to restore it. The error is also that
-// of a directory with more attributes than can be kept.
-func StateOf(root *os.Root) (DirState, error) {
-	dir, err := root.Open(".")
-	if err != nil {
-		return DirState{}, err
-	}
-	defer dir.Close()
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &stat); err != nil {
-		return DirState{}, &fs.PathError{Op: "stat", Path: ".", Err: err}
-	}
-	attributes, err := attributesOf(int(dir.Fd()))
-	if err != nil {
-		return DirState{}, &fs.PathError{Op: "read the attributes of", Path: ".", Err: err}
-	}
-	id := idOf(&stat)
-	return DirState{id.device, id.inode, uint32(stat.Mode) & 0o7777, attributes}, nil //nolint:unconvert // uint16 on some platforms
-}
-
-// Is reports whether root is the directory of the state.
-func (s DirState) Is(root *os.Root) bool {
-	id, err := rootID(root)
-	return err == nil && id == ID{s.Device, s.Inode}
-}
-
-// LetIn gives the owner of the directory all rights on it, which a program may have taken away:
-// without them, not even an open directory can be read or opened up. Anything else that took its
-// place is [ErrReplaced].
-func (s DirState) LetIn(path string) error { return s.letIn(path) }
+// LetIn gives the owner of a directory all rights on it, which a program may have taken away: without
+// them, not even an open directory can be read or opened up. Anything else at this path is
+// [ErrReplaced].
+func LetIn(path string) error { return letIn(path) }
 
 // Handback says what is handed back.
 type Handback struct {
@@ -61,8 +24,6 @@ type Handback struct {
 	From int
 	// UID and GID are those of the new owner; -1 leaves the owner as it is.
 	UID, GID int
-	// Dir is the state of the directory itself that is restored; nil if it is unknown.
-	Dir *DirState
 	// Most bounds the entries that have an identity.
 	Most int
 }
@@ -86,10 +47,9 @@ type HandedBack struct {
 // to write. A default ACL would otherwise make later files of the owner writable for
 // everybody. The owner may read all of it, and change the directories.
 //
-// The directory itself gets the state that it had before; [DirState.LetIn] comes first, if the
-// program may have closed it. Its own owner comes last, and only
-// if everything else was handed back: as long as it is the program's user, this can be
-// repeated.
+// The directory itself loses what its entries lose; [LetIn] comes first, if the program may have
+// closed it. Its own owner comes last, and only if everything else was handed back: as long as it is
+// the program's user, this can be repeated.
 //
 // Each entry is opened without being read and without following anything, and all is done
 // to what was opened. So a process that renames or links meanwhile does not lead it elsewhere. It
@@ -106,7 +66,7 @@ func HandBack(root *os.Root, o Handback) (HandedBack, error) {
 	h := &handback{Handback: o, root: root, identifier: newIdentifier(top, o.Most), modes: map[ID]uint32{}, done: map[ID]unix.Timespec{}}
 	err = Visit(root, func() bool { return true }, h.entry)
 	if owner, _, known := OwnerOf(info); known && owner == o.From { // else the program could not change it
-		err = errors.Join(err, h.restore())
+		err = errors.Join(err, h.restrict())
 		if err == nil && o.UID >= 0 {
 			err = root.Lchown(".", o.UID, o.GID)
 		}
@@ -198,9 +158,8 @@ func (h *handback) elsewhere(id ID, stat *unix.Stat_t) bool {
 	return h.names[id] < uint64(stat.Nlink) //nolint:unconvert // uint16 on some platforms
 }
 
-// restore gives the directory itself its state of before. One whose state is unknown loses what
-// its entries lose.
-func (h *handback) restore() error {
+// restrict takes from the directory itself what its entries lose.
+func (h *handback) restrict() error {
 	dir, err := h.root.Open(".")
 	if err != nil {
 		return err
@@ -210,16 +169,12 @@ func (h *handback) restore() error {
 	if err := unix.Fstat(int(dir.Fd()), &stat); err != nil {
 		return err
 	}
-	before := DirState{Mode: safeMode(uint32(stat.Mode)) & 0o7777} //nolint:unconvert // uint16 on some platforms
-	if h.Dir != nil {
-		before = *h.Dir
-	}
-	err = restoreAttributes(int(dir.Fd()), before.Attributes)
+	err = removeAttributes(int(dir.Fd()))
 	if err == nil {
-		err = unix.Fchmod(int(dir.Fd()), before.Mode)
+		err = unix.Fchmod(int(dir.Fd()), safeMode(uint32(stat.Mode))&0o7777) //nolint:unconvert // uint16 on some platforms
 	}
 	if err != nil {
-		return &fs.PathError{Op: "restore", Path: ".", Err: err}
+		return &fs.PathError{Op: "restrict", Path: ".", Err: err}
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func (s DirState) letIn(path string) error {
+func letIn(path string) error {
 	// This takes no rights on the directory itself.
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -23,9 +23,6 @@ func (s DirState) letIn(path string) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return openError(path, err)
-	}
-	if idOf(&stat) != (ID{s.Device, s.Inode}) {
-		return openError(path, ErrReplaced)
 	}
 	if stat.Mode&0o700 == 0o700 {
 		return nil
@@ -157,50 +154,11 @@ func withoutAttributes(err error) error {
 	return err
 }
 
-// attributesOf reads the attributes that a program may change.
-func attributesOf(fd int) (map[string][]byte, error) {
-	path := procPath(fd)
-	names, err := listAttributes(path)
-	if err != nil {
-		return nil, err
+// removeAttributes removes the attributes that a program may have set.
+func removeAttributes(fd int) error {
+	err := entryFile{fd, procPath(fd)}.strip()
+	if errors.Is(err, errUnlisted) { // those that give rights are gone
+		return nil
 	}
-	var all map[string][]byte
-	for _, name := range names {
-		const most = 64 << 10 // the kernel sets no more
-		value := make([]byte, most)
-		size, err := unix.Getxattr(path, name, value)
-		if err != nil {
-			return nil, err
-		}
-		if all == nil {
-			all = map[string][]byte{}
-		}
-		all[name] = bytes.Clone(value[:size])
-	}
-	return all, nil
-}
-
-// restoreAttributes makes the attributes that a program may change those of before.
-func restoreAttributes(fd int, before map[string][]byte) error {
-	path := procPath(fd)
-	now, err := attributesOf(fd)
-	if err != nil {
-		return err
-	}
-	for name := range now {
-		if _, had := before[name]; !had {
-			if err := removeAttribute(path, name); err != nil {
-				return err
-			}
-		}
-	}
-	for name, value := range before {
-		if had, there := now[name]; there && bytes.Equal(had, value) {
-			continue
-		}
-		if err := unix.Setxattr(path, name, value, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }

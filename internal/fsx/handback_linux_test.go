@@ -59,9 +59,9 @@ func programs(t *testing.T, dir string) {
 }
 
 // back hands a tree back to this user.
-func back(t *testing.T, root *os.Root, state fsx.DirState) (fsx.HandedBack, error) {
+func back(t *testing.T, root *os.Root) (fsx.HandedBack, error) {
 	t.Helper()
-	o := fsx.Handback{From: program(), UID: -1, GID: -1, Dir: &state, Most: 100_000}
+	o := fsx.Handback{From: program(), UID: -1, GID: -1, Most: 100_000}
 	if treetest.IsRoot() {
 		o.UID, o.GID = os.Geteuid(), os.Getegid()
 	}
@@ -147,14 +147,12 @@ func TestHandBackOfHostileTrees(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.Chmod(dir, 0o755))
 			root := treetest.Root(t, dir)
-			state, err := fsx.StateOf(root)
-			require.NoError(t, err)
 			outside := t.TempDir()
 			require.NoError(t, touch(filepath.Join(outside, "canary"), 0o666))
 			require.NoError(t, os.Symlink(filepath.Join(outside, "canary"), filepath.Join(dir, "away")))
 			entry := filepath.Join(dir, strings.TrimSpace(name[strings.LastIndex(name, " ")+1:]))
 			before := unix.Umask(0)
-			err = c.make(entry)
+			err := c.make(entry)
 			unix.Umask(before)
 			require.NoError(t, err)
 			require.NoError(t, unix.Setxattr(dir, accessACL, everybody, 0))
@@ -163,13 +161,13 @@ func TestHandBackOfHostileTrees(t *testing.T) {
 			programs(t, dir)
 			require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
 
-			handed, err := back(t, root, state)
+			handed, err := back(t, root)
 			require.NoError(t, err)
 			require.NotNil(t, handed.Identity)
 			require.Zero(t, handed.Unlisted)
 			require.Equal(t, *handed.Identity, identify(t, dir), "it is the identity of what is there now")
 			require.Equal(t, c.mode, modeOf(t, entry))
-			require.Equal(t, uint32(0o755), modeOf(t, dir), "the directory itself is as it was")
+			require.Equal(t, uint32(0o755), modeOf(t, dir), "so does the directory itself")
 			require.NoError(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 				require.Empty(t, attributes(t, path), path)
 				require.Equal(t, []uint32{uint32(os.Geteuid())}, treetest.Owners(t, path), path)
@@ -197,56 +195,28 @@ func touch(path string, mode os.FileMode) error {
 	return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode))
 }
 
-// TestHandBackRestoresTheDirectory: the owner's own ACLs, attributes and permissions of the
-// directory come back, whatever the program made of them.
-func TestHandBackRestoresTheDirectory(t *testing.T) {
+// TestHandBackOfTheDirectory: it loses what its entries lose, also if the program has closed it.
+func TestHandBackOfTheDirectory(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o750|os.ModeSetgid))
-	require.NoError(t, unix.Setxattr(dir, defaultACL, everybody, 0))
-	require.NoError(t, unix.Setxattr(dir, "user.label", []byte("ours"), 0))
 	root := treetest.Root(t, dir)
-	state, err := fsx.StateOf(root)
-	require.NoError(t, err)
-	require.True(t, state.Is(root))
-	require.False(t, state.Is(treetest.Root(t, t.TempDir())))
-
-	programs(t, dir)
-	require.NoError(t, unix.Removexattr(dir, defaultACL))
-	require.NoError(t, unix.Setxattr(dir, "user.label", []byte("theirs"), 0))
-	require.NoError(t, unix.Setxattr(dir, "user.more", []byte("theirs"), 0))
-	require.NoError(t, os.Chmod(dir, 0))
-	require.NoError(t, state.LetIn(dir))
-	_, err = back(t, root, state)
-	require.NoError(t, err)
-	again, err := fsx.StateOf(root)
-	require.NoError(t, err)
-	require.Equal(t, state, again)
-	require.Equal(t, uint32(0o2750), again.Mode)
-
-	other := t.TempDir()
-	require.NoError(t, os.Chmod(other, 0))
-	require.ErrorIs(t, state.LetIn(other), fsx.ErrReplaced)
-	require.Zero(t, modeOf(t, other))
-
-	// Later it is the owner's: a second call leaves it alone.
-	if treetest.IsRoot() {
-		require.NoError(t, os.Chmod(dir, 0o700))
-		_, err = back(t, root, state)
-		require.NoError(t, err)
-		require.Equal(t, uint32(0o700), modeOf(t, dir))
-	}
-}
-
-// TestHandBackOfAnUnknownDirectory is a record of an earlier version.
-func TestHandBackOfAnUnknownDirectory(t *testing.T) {
-	dir := t.TempDir()
 	require.NoError(t, unix.Setxattr(dir, defaultACL, everybody, 0))
+	require.NoError(t, unix.Setxattr(dir, "user.label", []byte("theirs"), 0))
 	programs(t, dir)
-	require.NoError(t, os.Chmod(dir, 0o777))
-	_, err := fsx.HandBack(treetest.Root(t, dir), fsx.Handback{From: program(), UID: -1, GID: -1, Most: 10})
+	require.NoError(t, os.Chmod(dir, 0o077|os.ModeSetgid))
+	require.NoError(t, fsx.LetIn(dir))
+	_, err := back(t, root)
 	require.NoError(t, err)
 	require.Equal(t, uint32(0o755), modeOf(t, dir))
 	require.Empty(t, attributes(t, dir))
+
+	for name, place := range map[string]func(path string) error{
+		"a file": func(path string) error { return touch(path, 0) },
+		"a link": func(path string) error { return os.Symlink(dir, path) },
+	} {
+		path := filepath.Join(t.TempDir(), "taken")
+		require.NoError(t, place(path))
+		require.ErrorIs(t, fsx.LetIn(path), fsx.ErrReplaced, name)
+	}
 }
 
 // TestHandBackLeavesOthersAlone: what is not the program's keeps owner and permissions, and then
@@ -271,12 +241,10 @@ func TestHandBackLeavesOthersAlone(t *testing.T) {
 			dir := t.TempDir()
 			treetest.Write(t, dir, map[string]string{"a/file": "x"})
 			root := treetest.Root(t, dir)
-			state, err := fsx.StateOf(root)
-			require.NoError(t, err)
 			programs(t, dir)
 			require.NoError(t, foreign(dir))
 			t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "mnt"), unix.MNT_DETACH) }) // most have none
-			handed, err := back(t, root, state)
+			handed, err := back(t, root)
 			require.NoError(t, err)
 			require.Nil(t, handed.Identity)
 			for _, path := range []string{"foreign", "a/foreign", "mnt/file"} {
@@ -298,10 +266,8 @@ func TestHandBackOfSeveralNames(t *testing.T) {
 	require.NoError(t, os.Link(filepath.Join(dir, "a/file"), filepath.Join(dir, "b/file")))
 	require.NoError(t, os.Link(filepath.Join(dir, "a/file"), filepath.Join(dir, "file")))
 	root := treetest.Root(t, dir)
-	state, err := fsx.StateOf(root)
-	require.NoError(t, err)
 	programs(t, dir)
-	handed, err := back(t, root, state)
+	handed, err := back(t, root)
 	require.NoError(t, err)
 	require.NotNil(t, handed.Identity)
 	require.Equal(t, identify(t, dir), *handed.Identity)
@@ -318,9 +284,7 @@ func TestNamesElsewhere(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(base, "final/theirs"), 0o664))
 	require.NoError(t, os.Link(filepath.Join(base, "mine"), filepath.Join(base, "final/mine")))
 	root := treetest.Root(t, filepath.Join(base, "final"))
-	state, err := fsx.StateOf(root)
-	require.NoError(t, err)
-	handed, err := fsx.HandBack(root, fsx.Handback{From: os.Geteuid(), UID: -1, GID: -1, Dir: &state, Most: 10})
+	handed, err := fsx.HandBack(root, fsx.Handback{From: os.Geteuid(), UID: -1, GID: -1, Most: 10})
 	require.NoError(t, err)
 	require.Nil(t, handed.Identity)
 	require.Equal(t, uint32(0o664), modeOf(t, filepath.Join(base, "mine")), "is as it was")
@@ -357,15 +321,13 @@ func TestHandBackOfADeepTree(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, fsx.Remove(dir)) })
 	treetest.Nest(t, dir, 5000)
 	root := treetest.Root(t, dir)
-	state, err := fsx.StateOf(root)
-	require.NoError(t, err)
 	treetest.WithFewDescriptors(t, func() {
-		handed, err := fsx.HandBack(root, fsx.Handback{From: os.Geteuid(), UID: -1, GID: -1, Dir: &state, Most: 100_000})
+		handed, err := fsx.HandBack(root, fsx.Handback{From: os.Geteuid(), UID: -1, GID: -1, Most: 100_000})
 		require.NoError(t, err)
 		require.Equal(t, 5150, handed.Identity.Entries)
 	})
 	if treetest.IsRoot() {
-		_, err := fsx.HandBack(root, fsx.Handback{From: os.Geteuid(), UID: treetest.OtherUser, GID: treetest.OtherUser, Dir: &state, Most: 10})
+		_, err := fsx.HandBack(root, fsx.Handback{From: os.Geteuid(), UID: treetest.OtherUser, GID: treetest.OtherUser, Most: 10})
 		require.NoError(t, err)
 		info, err := root.Lstat(strings.Repeat("deep/", 4999) + "deep")
 		require.NoError(t, err)
@@ -386,17 +348,15 @@ func TestHandBackThatFails(t *testing.T) {
 		treetest.Write(t, dir, map[string]string{fmt.Sprint(i): "x"})
 	}
 	root := treetest.Root(t, dir)
-	state, err := fsx.StateOf(root)
-	require.NoError(t, err)
 	programs(t, dir)
 	require.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	handed, err := back(t, root, state)
+	handed, err := back(t, root)
 	require.ErrorIs(t, err, unix.EROFS)
 	require.Nil(t, handed.Identity)
 	require.Less(t, strings.Count(err.Error(), "\n"), 12)
 	require.Equal(t, []uint32{64646}, treetest.Owners(t, dir))
 	require.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT, ""))
-	handed, err = back(t, root, state)
+	handed, err = back(t, root)
 	require.NoError(t, err)
 	require.Equal(t, 50, handed.Identity.Entries)
 	require.Equal(t, []uint32{0, 0}, treetest.Owners(t, dir, filepath.Join(dir, "7")))
@@ -410,8 +370,6 @@ func TestHandBackThatFailsForOneFile(t *testing.T) {
 	dir := t.TempDir()
 	treetest.Write(t, dir, map[string]string{"a": "x", "fixed": "x", "z": "x"})
 	root := treetest.Root(t, dir)
-	state, err := fsx.StateOf(root)
-	require.NoError(t, err)
 	programs(t, dir)
 	fixed, err := os.Open(filepath.Join(dir, "fixed"))
 	require.NoError(t, err)
@@ -422,13 +380,13 @@ func TestHandBackThatFailsForOneFile(t *testing.T) {
 	}
 	set(unix.STATX_ATTR_IMMUTABLE) // the same bit
 	t.Cleanup(func() { set(0) })
-	handed, err := back(t, root, state)
+	handed, err := back(t, root)
 	require.ErrorIs(t, err, unix.EPERM)
 	require.Nil(t, handed.Identity)
 	require.Equal(t, []uint32{64646, 0, 64646, 0},
 		treetest.Owners(t, dir, filepath.Join(dir, "a"), filepath.Join(dir, "fixed"), filepath.Join(dir, "z")))
 	set(0)
-	handed, err = back(t, root, state)
+	handed, err = back(t, root)
 	require.NoError(t, err)
 	require.Nil(t, handed.Identity, "what was handed back before is not known to be the program's")
 	require.Equal(t, []uint32{0, 0}, treetest.Owners(t, dir, filepath.Join(dir, "fixed")))
@@ -448,8 +406,6 @@ func TestHandBackWhileOthersWrite(t *testing.T) {
 		treetest.Write(t, dir, map[string]string{fmt.Sprintf("d%d/file", i): "x"})
 	}
 	root := treetest.Root(t, dir)
-	state, err := fsx.StateOf(root)
-	require.NoError(t, err)
 	programs(t, dir)
 	stop, stopped, begun := make(chan struct{}), make(chan int), make(chan struct{})
 	go func() {
@@ -478,7 +434,7 @@ func TestHandBackWhileOthersWrite(t *testing.T) {
 		}
 	}()
 	<-begun
-	handed, _ := back(t, root, state)
+	handed, _ := back(t, root)
 	close(stop)
 	made := <-stopped
 	require.Equal(t, uint32(0o666), modeOf(t, filepath.Join(base, "outside/canary")))

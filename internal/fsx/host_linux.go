@@ -2,8 +2,6 @@ package fsx
 
 import (
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -35,36 +33,18 @@ func mountPointsBelow(mountinfo, dir string) []string {
 	return below
 }
 
-// IsMountPoint reports whether something is mounted at a path, also another directory of the same file
-// system.
-func IsMountPoint(path string) (bool, error) {
-	var stat unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, 0, &stat)
-	if err == nil && stat.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
-		return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+// SameMount reports whether an entry can be moved from one directory to the other: both are of one
+// mount. One that cannot be read is of none.
+func SameMount(a, b string) bool {
+	var at [2]unix.Statx_t
+	for i, path := range []string{a, b} {
+		if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &at[i]) != nil {
+			return false
+		}
 	}
-	points, err := MountsBelow(filepath.Dir(path)) // Linux before 5.8
-	return slices.Contains(points, path), err
+	// Linux before 5.8 knows no mount by a number.
+	return at[0].Dev_major == at[1].Dev_major && at[0].Dev_minor == at[1].Dev_minor && at[0].Mnt_id == at[1].Mnt_id
 }
-
-// DirFlags are the flags of a directory that chattr(1) sets and that another directory in its place
-// would lack. A file system without flags has none.
-func DirFlags(root *os.Root) (flags int, err error) {
-	dir, err := root.Open(".")
-	if err != nil {
-		return 0, err
-	}
-	defer dir.Close()
-	flags, err = unix.IoctlGetInt(int(dir.Fd()), unix.FS_IOC_GETFLAGS)
-	if err != nil {
-		return 0, nil // the file system has none
-	}
-	return flags & settableFlags, nil
-}
-
-// settableFlags are those of chattr(1), of linux/fs.h: among them immutable, append only, no copy on
-// write, and the project that new entries inherit. The others say how a directory is stored.
-const settableFlags = 0x4 | 0x8 | 0x10 | 0x20 | 0x40 | 0x80 | 0x400 | 0x800 | 0x10000 | 0x800000 | 0x2000000 | 0x20000000 | 0x40000000
 
 // Reserve allocates disk space for a file without writing it. A file system that cannot do
 // that is not an error.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/evalbox/evalbox/internal/treetest"
 )
@@ -74,5 +75,20 @@ func TestReserveSetsSpaceAside(t *testing.T) {
 		require.NoError(t, err)
 		defer full.Close()
 		require.True(t, IsNoSpace(Reserve(full, 1<<20)))
+	}
+}
+
+// TestSameMount: a directory that is mounted once more is another mount, although its device is the same.
+func TestSameMount(t *testing.T) {
+	base := t.TempDir()
+	treetest.Write(t, base, map[string]string{"a/": "", "b/": ""})
+	a, b := filepath.Join(base, "a"), filepath.Join(base, "b")
+	require.True(t, SameMount(a, b))
+	require.False(t, SameMount(a, filepath.Join(base, "none")))
+	require.False(t, SameMount(a, "/proc"))
+	if treetest.IsRoot() {
+		require.NoError(t, unix.Mount(a, b, "", unix.MS_BIND, ""))
+		t.Cleanup(func() { require.NoError(t, unix.Unmount(b, unix.MNT_DETACH)) })
+		require.False(t, SameMount(a, b))
 	}
 }

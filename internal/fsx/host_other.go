@@ -4,8 +4,6 @@ package fsx
 
 import (
 	"os"
-	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,14 +27,12 @@ func MountsBelow(dir string) ([]string, error) {
 	return below, nil
 }
 
-// IsMountPoint reports whether something is mounted at a path.
-func IsMountPoint(path string) (bool, error) {
-	points, err := MountsBelow(filepath.Dir(path))
-	return slices.Contains(points, path), err
+// SameMount reports whether an entry can be moved from one directory to the other: both are of one
+// mount. One that cannot be read is of none.
+func SameMount(a, b string) bool {
+	var at [2]unix.Stat_t
+	return unix.Stat(a, &at[0]) == nil && unix.Stat(b, &at[1]) == nil && at[0].Dev == at[1].Dev
 }
-
-// DirFlags are not read here.
-func DirFlags(*os.Root) (int, error) { return 0, nil }
 
 // Reserve cannot allocate disk space here.
 func Reserve(*os.File, int64) error { return nil }

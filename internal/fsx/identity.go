@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -29,15 +30,19 @@ type Identity struct {
 	Moved string `json:"moved"`
 }
 
-// Identify returns the identity of what is below root. It is nil if there are more entries than
-// max. An error means that not everything could be read, or that ctx ended.
-func Identify(ctx context.Context, root *os.Root, most int) (*Identity, error) {
+// Identify returns the identity of what is below root, without the named directories in it. It is nil
+// if there are more entries than most. An error means that not everything could be read, or that ctx
+// ended.
+func Identify(ctx context.Context, root *os.Root, most int, without ...string) (*Identity, error) {
 	top, err := rootID(root)
 	if err != nil {
 		return nil, err
 	}
 	i := newIdentifier(top, most)
 	err = Visit(root, func() bool { return ctx.Err() == nil && !i.unknown }, func(v Visited) error {
+		if v.In == top && slices.Contains(without, v.Name) {
+			return fs.SkipDir
+		}
 		i.add(v.In, v.Name, v.Stat)
 		return nil
 	})

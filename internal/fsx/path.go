@@ -69,6 +69,12 @@ func IsDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// IsRealDir reports whether a path is a directory, and not a link to one.
+func IsRealDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
+}
+
 // FreeBytes returns the number of bytes that an unprivileged process may still write to
 // the file system of a path. ok is false if that is unknown.
 func FreeBytes(path string) (free int64, ok bool) {

@@ -27,6 +27,14 @@ type Final struct {
 	Lost map[string]string
 }
 
+// arriving names the directory in which the outputs of a run without a result arrive, if there is one.
+func (f Final) arriving() string {
+	if f.Dir == "" {
+		return ""
+	}
+	return "arrive in " + terminal.Line(f.Dir)
+}
+
 // outputs says how many outputs a run left, and whether they are still there.
 func (f Final) outputs(res *result.Result) string {
 	dir := terminal.Line(f.Dir)
@@ -76,6 +84,7 @@ func Record(record record.Record, c *contract.Recorded, final Final, size string
 	}
 	field("record", record.Dir+size)
 	if res == nil {
+		field("outputs", final.arriving())
 		return b.String()
 	}
 	if res.Score != nil {

@@ -17,9 +17,9 @@ import (
 )
 
 // Outputs lists the regular files below root, sorted by path, with their hashes, and the
-// entries that are left out. modes has the permission bits that files had before they were
-// handed back. It must only be called once no process of the program is left. The error means that root itself could not be read, or that ctx ended; the lists
-// then hold the entries up to then.
+// entries that are left out. modes has the permission bits that files had as the program left
+// them. It must only be called once no process of the program is left. The error means that root
+// itself could not be read, or that ctx ended; the lists then hold the entries up to then.
 func Outputs(ctx context.Context, root *os.Root, limits Limits, modes map[fsx.ID]uint32) ([]result.Output, SkipList, error) {
 	w := &walker{root: root, limits: limits}
 	walkErr := w.walk(ctx)

@@ -218,7 +218,7 @@ func (p Protected) checkFinal(path, real string) error {
 		return err
 	}
 	if belongsToSystem(real) {
-		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is a directory of the system"}
+		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied for the outputs of a run, and is a directory of the system"}
 	}
 	if fsx.Within(real, fsx.RealPath(p.StateDir)) && !p.isOwnTemp(real) {
 		return &spec.PathError{Field: "final", Path: path, Rule: "lies in the state directory " + p.StateDir + ", which holds the records of other runs"}
@@ -237,10 +237,10 @@ func (p Protected) isOthersTemp(real string) bool {
 // checkEmptiable refuses existing directories that hold more than results.
 func checkEmptiable(path, real string) error {
 	if cwd, err := os.Getwd(); err == nil && fsx.Within(fsx.RealPath(cwd), real) {
-		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and is or holds the current directory"}
+		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied for the outputs of a run, and is or holds the current directory"}
 	}
 	if _, err := os.Lstat(filepath.Join(real, ".git")); err == nil {
-		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied before a run, and holds a Git checkout"}
+		return &spec.PathError{Field: "final", Path: path, Rule: "is emptied for the outputs of a run, and holds a Git checkout"}
 	}
 	return nil
 }

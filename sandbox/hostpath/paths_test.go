@@ -217,7 +217,7 @@ func TestResolveFinal(t *testing.T) {
 		"to-here":           "is or holds the current directory",
 		h.place:             "is or holds the current directory",
 		"sock":              "holds docker.sock",
-		"/usr/bin":          "is emptied before a run, and is a directory of the system",
+		"/usr/bin":          "is emptied for the outputs of a run, and is a directory of the system",
 	} {
 		_, err := Protected{StateDir: h.state}.resolvePaths(spec.Request{Final: path})
 		var broken *spec.PathError

@@ -261,11 +261,11 @@ func checkOverlap(layout spec.Layout) error {
 		if fsx.Within(final, input) {
 			refuse("lies inside input " + input + ", which is read-only")
 		} else if fsx.Within(input, final) {
-			refuse("holds input " + input + " and is emptied before a run")
+			refuse("holds input " + input + " and is emptied for the outputs of a run")
 		}
 	}
 	if script != "" && final != "" && fsx.Within(script, final) {
-		refuse("holds the script " + script + " and is emptied before a run")
+		refuse("holds the script " + script + " and is emptied for the outputs of a run")
 	}
 	return errors.Join(errs...)
 }

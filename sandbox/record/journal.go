@@ -31,8 +31,7 @@ type Journal struct {
 	Engine string `json:"engine"`
 	// Ref finds the container and the end of its output. Without an ID no program has run:
 	// it is written before the job is handed over.
-	Ref   Ref       `json:"ref"`
-	Final Ownership `json:"final"`
+	Ref Ref `json:"ref"`
 	// Transfer is [spec.TransferCopy] if the run has a staging volume.
 	Transfer string `json:"transfer"`
 	// Stop, unless 0, is the outcome.StopReason for which the owner asked the program to end.
@@ -50,25 +49,6 @@ type Journal struct {
 type Ref struct {
 	ID    string `json:"id"`
 	Nonce string `json:"nonce"`
-}
-
-// Ownership says whose ./final was before the run, and what was in it, and how it is
-// handed back. Path is empty if the files are copied: the program never has the directory.
-type Ownership struct {
-	Path string `json:"path"`
-	// Granted says that the program's user is not the owner, and is given the directory.
-	Granted bool `json:"lent"`
-	UID     int  `json:"uid"`
-	GID     int  `json:"gid"`
-	// ToUID and ToGID are those of the program.
-	ToUID int `json:"to_uid"`
-	ToGID int `json:"to_gid"`
-	// Dir is the directory itself as it was before.
-	Dir *fsx.DirState `json:"dir,omitempty"`
-	// Backup is the directory with the earlier content; empty if there was none. Foreign
-	// says that no run left that content.
-	Backup  string `json:"backup"`
-	Foreign bool   `json:"foreign"`
 }
 
 // ErrNoJournal means that the owner of a run died before it wrote the journal, which is the

@@ -534,7 +534,8 @@ func (s *Store) StopRequested(id string) (stop, now bool) {
 }
 
 // Remove deletes a record with everything in it, also a damaged one. It refuses the record of
-// a running program with an [ErrRunning]. The run may be named by any handle; see [Resolve].
+// a running program, and one whose outputs have still to come to their ./final, with an
+// [ErrRunning]. The run may be named by any handle; see [Resolve].
 func (s *Store) Remove(handle string) error {
 	id, err := s.Find(handle)
 	if err != nil {
@@ -544,8 +545,8 @@ func (s *Store) Remove(handle string) error {
 	if err == nil && state == Running {
 		return fmt.Errorf("run %s: %w", id, ErrRunning)
 	}
-	if path, lent := s.lentBy(id); err == nil && state == Lost && lent {
-		return fmt.Errorf("run %s: %w: its final %q is still lent to its program", id, ErrRunning, path)
+	if dir, final := s.Unpublished(id); err == nil && (state == Lost || s.IsOpen(id)) && dir != "" {
+		return fmt.Errorf("run %s: %w: its outputs in %s have still to come to its final %q", id, ErrRunning, dir, final)
 	}
 	return s.Discard(id)
 }
@@ -556,25 +557,63 @@ func (s *Store) Discard(id string) error {
 	if id == "" { // the directory of all records
 		return fmt.Errorf("run %q: %w", id, ErrNoRecord)
 	}
-	if err := fsx.Remove(s.RecordDir(id)); err != nil {
-		return fmt.Errorf("removing record %s: %w", id, err)
+	dirs := []string{s.RecordDir(id)}
+	if found, err := s.Load(id); err == nil {
+		dirs = append(dirs, OutputDirs(found.Dir, found.Spec.Job.Final, id)[1:]...)
+	}
+	for i, dir := range slices.Backward(dirs) { // the record, which names the others, comes last
+		if i > 0 && !fsx.IsRealDir(dir) {
+			continue
+		}
+		if err := fsx.Remove(dir); err != nil {
+			return fmt.Errorf("removing record %s: %w", id, err)
+		}
 	}
 	return s.Settle(id)
 }
 
-// lentBy reports whether a run that has no result still has its ./final lent to
-// its program's user.
-func (s *Store) lentBy(id string) (path string, lent bool) {
-	note, err := s.Journal(id)
-	if err != nil || !note.Final.Granted || fsx.Within(note.Final.Path, filepath.Join(s.RunsDir(), id)) {
-		return "", false
+// Unpublished returns the directory with the outputs of a run that have not come to its ./final; empty
+// for none.
+func (s *Store) Unpublished(id string) (dir, final string) {
+	found, err := s.Load(id)
+	if err != nil || found.Spec.Job.Final == "" {
+		return "", ""
 	}
-	info, err := os.Lstat(note.Final.Path)
-	if err != nil || !info.IsDir() {
-		return "", false // something else took its place
+	for _, dir := range OutputDirs(s.RecordDir(id), found.Spec.Job.Final, id) {
+		if names, err := os.ReadDir(dir); err == nil && len(names) > 0 {
+			return dir, found.Spec.Job.Final
+		}
 	}
-	uid, _, ok := fsx.OwnerOf(info)
-	return note.Final.Path, ok && uid == note.Final.ToUID && uid != note.Final.UID
+	return "", ""
+}
+
+// Names of the directories of a run beside its ./final, and in it if there is no room beside it.
+const (
+	partialBeside = ".partial-"
+	partialIn     = ".evalbox-partial-"
+)
+
+// OutputDir is the directory that has the outputs of the run at the moment: a directory of the run, until
+// they come to its ./final.
+func (r Record) OutputDir() string {
+	dirs := OutputDirs(r.Dir, r.Spec.Job.Final, r.ID)
+	for _, dir := range dirs {
+		if fsx.IsRealDir(dir) {
+			return dir
+		}
+	}
+	return cmp.Or(r.Spec.Job.Final, dirs[0])
+}
+
+// OutputDirs are the directories that a run may have its outputs in until they come to its ./final, empty
+// for none: in its record; beside ./final, if entries cannot be moved there from the record; and in
+// ./final, if there is no room beside it.
+func OutputDirs(recordDir, final, id string) []string {
+	all := []string{filepath.Join(recordDir, OwnFinal)}
+	if final != "" {
+		all = append(all, final+partialBeside+id, filepath.Join(final, partialIn+id))
+	}
+	return all
 }
 
 // RecordDir returns the directory of a run's record, which need not exist.

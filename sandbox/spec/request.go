@@ -45,9 +45,9 @@ type Request struct {
 	// Input is a host directory that is mounted read-only as ./input, or a [Claim] as text:
 	// pvc://NAME/PATH. Without one, ./input is empty.
 	Input string `json:"input,omitzero"`
-	// Final is the host directory that is mounted writable as ./final. It is created if
-	// it is missing, and emptied first (EX-002). The default is a directory in the run's
-	// record.
+	// Final is the host directory that gets what the program left in ./final, once it has ended.
+	// It is created if it is missing. What it held is then deleted if it is the outputs of an
+	// earlier run, and else moved aside. Without one, the outputs stay in the record.
 	Final string `json:"final,omitzero"`
 	// Stdin says that the program reads the stdin of the run. Runner.Run sets it.
 	Stdin bool `json:"stdin,omitzero"`

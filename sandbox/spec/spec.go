@@ -125,7 +125,7 @@ const (
 	// TransferBind mounts the directories themselves.
 	TransferBind = "bind"
 	// TransferCopy copies the program and its input to the engine before the run, and
-	// ./final back afterwards.
+	// the outputs back afterwards.
 	TransferCopy = "copy"
 )
 
@@ -257,8 +257,8 @@ type Job struct {
 	// Secrets are the names of the variables whose values only [Job.ProgramEnv] has.
 	Secrets []string `json:"secrets,omitempty"`
 	secrets func() []string
-	// Script, Input and Final are host paths. The empty string means none, and for Final
-	// the record's own directory. ScriptFrom is [Request].ScriptFrom.
+	// Script, Input and Final are host paths. The empty string means none, and for Final that
+	// the outputs stay in the record. ScriptFrom is [Request].ScriptFrom.
 	Script     string `json:"script"`
 	ScriptFrom string `json:"script_from,omitzero"`
 	Input      string `json:"input"`

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/disk"
@@ -34,7 +33,7 @@ func (s *Stage) writtenFinal() *os.Root {
 	if s.bound.image != nil {
 		return s.bound.final
 	}
-	return s.final.root
+	return s.final.outputs()
 }
 
 // imageOf is the file system of a run's own, in its record.
@@ -102,32 +101,19 @@ func (s *Stage) bringBack(ctx context.Context, what string, from, to *os.Root) {
 	if s.bound.image == nil {
 		return
 	}
-	if err := copyOnce(ctx, from, to); err != nil {
+	if err := copyOut(ctx, from, to); err != nil {
 		s.bound.kept = true
 		s.Warn("%s is incomplete: %v; all of it is in the file system %s", what, fsx.Cause(err), s.bound.image.File)
 	}
 }
 
-// copyOnce copies a directory of an image to the host, unless that was done: a controller may have
-// died behind it. Nothing is copied over what is there.
-func copyOnce(ctx context.Context, from, to *os.Root) error {
-	if isCopied(from) {
-		return nil
+// copyOut copies a directory of an image to the host, where a controller that died may have copied a
+// part of it.
+func copyOut(ctx context.Context, from, to *os.Root) error {
+	if err := fsx.Empty(to); err != nil {
+		return err
 	}
-	err := disk.CopyOut(ctx, from, to)
-	if err == nil {
-		_ = os.WriteFile(copiedMark(from), nil, 0o600) // without it, the next one refuses to copy
-	}
-	return err
-}
-
-// copiedMark is the file beside a directory of an image, where no program can write, that says that
-// the directory was copied.
-func copiedMark(dir *os.Root) string { return dir.Name() + ".copied" }
-
-func isCopied(dir *os.Root) bool {
-	_, err := os.Lstat(copiedMark(dir))
-	return err == nil
+	return disk.CopyOut(ctx, from, to)
 }
 
 // closeImage unmounts the file system of the run's own, and deletes it unless something in it could
@@ -141,9 +127,6 @@ func (s *Stage) closeImage() error {
 	}
 	return s.bound.image.Remove()
 }
-
-// reclaimBudget bounds the copy out of the file system of a lost run.
-const reclaimBudget = 30 * time.Minute
 
 // openImage mounts the file system of a run whose controller died, if it had one.
 func openImage(ctx context.Context, recordDir string) (image *disk.Image, err error) {
@@ -160,7 +143,7 @@ func openImage(ctx context.Context, recordDir string) (image *disk.Image, err er
 // resumeBound opens what bounded the program of a dead controller, for one that goes on with its
 // run. The working copies follow in resumeBoundTree.
 func (s *Stage) resumeBound() (err error) {
-	s.inside = s.final.path
+	s.inside = s.final.out
 	if s.bound.image, err = openImage(context.Background(), s.Dir); err == nil && s.bound.image != nil {
 		s.inside = filepath.Join(s.bound.image.Dir, record.OwnFinal)
 		s.bound.final, err = os.OpenRoot(s.inside)
@@ -177,34 +160,4 @@ func (s *Stage) resumeBoundTree(i int, t *workingCopy) (err error) {
 		t.inside, err = os.OpenRoot(t.insideDir)
 	}
 	return err
-}
-
-// reclaimImage copies what the program of a lost run left in a file system of its own: ./final, and
-// the working copies to the record.
-func reclaimImage(recordDir string, final *os.Root) error {
-	ctx, cancel := context.WithTimeout(context.Background(), reclaimBudget)
-	defer cancel()
-	image, err := openImage(ctx, recordDir)
-	if err != nil || image == nil {
-		return err
-	}
-	err = fsx.InRoot(filepath.Join(image.Dir, record.OwnFinal), func(from *os.Root) error {
-		if names, err := entries(final); !isCopied(from) && (err != nil || len(names) > 0) {
-			return errors.Join(err, fmt.Errorf("final %q is not empty; the outputs are in the file system %s", final.Name(), image.File))
-		}
-		return copyOnce(ctx, from, final)
-	})
-	for i := 0; err == nil; i++ {
-		inside, live := filepath.Join(image.Dir, strconv.Itoa(i)), record.LiveTree(recordDir, i)
-		if _, gone := os.Lstat(inside); errors.Is(gone, fs.ErrNotExist) {
-			return image.Remove()
-		}
-		if _, gone := os.Lstat(live); errors.Is(gone, fs.ErrNotExist) {
-			continue // its changes are kept already
-		}
-		err = fsx.InRoot(inside, func(from *os.Root) error {
-			return fsx.InRoot(live, func(to *os.Root) error { return copyOnce(ctx, from, to) })
-		})
-	}
-	return errors.Join(err, image.Unmount())
 }

@@ -22,7 +22,7 @@ func boundRun(t *testing.T, id string) (spec.Spec, string) {
 	t.Helper()
 	final := filepath.Join(t.TempDir(), "out")
 	plan := workSpec(id)
-	plan.Job.Final, plan.Job.DiskBound = final, spec.DiskLoop
+	plan.Schema, plan.Job.Final, plan.Job.DiskBound = spec.SchemaV1, final, spec.DiskLoop
 	plan.Job.DiskBytes, plan.Job.OutputFiles, plan.Job.OutputDepth = 8<<20, 100, 10
 	plan.Job.OutputFileBytes, plan.Job.OutputTotalBytes = 1<<30, 1<<30
 	plan.Job.Trees = []spec.JobTree{{Target: "/repo"}}
@@ -56,9 +56,9 @@ func begun(t *testing.T, store *record.Store, plan spec.Spec) *Stage {
 	_, err = s.Send(t.Context(), nil)
 	require.NoError(t, err)
 	require.NoError(t, record.WriteJSON(filepath.Join(s.Dir, record.SpecFile), plan))
-	require.NoError(t, s.Grant(t.Context()))
+	require.NoError(t, s.Begin(t.Context()))
 	require.NoError(t, record.WriteJSON(filepath.Join(s.Dir, record.JournalFile), record.Journal{
-		Schema: record.JournalSchema, ID: plan.Job.RunID, Owner: owner.This().String(), Final: s.Ownership(),
+		Schema: record.JournalSchema, ID: plan.Job.RunID, Owner: owner.This().String(),
 		Ref: record.Ref{ID: "0123456789ab"},
 	}))
 	return s
@@ -97,7 +97,6 @@ func TestLoopForARun(t *testing.T) {
 		require.Len(t, left.Outputs, 2)
 		require.Len(t, left.Skipped, 2)
 		require.Len(t, left.Trees[0].Created, 2)
-		s.Restore(t.Context(), false)
 		require.NoError(t, s.Close())
 		leavesNothing(t, s)
 		owned(t, final, 1234)
@@ -108,11 +107,9 @@ func TestLoopForARun(t *testing.T) {
 		plan, final := boundRun(t, "failed")
 		require.NoError(t, os.WriteFile(filepath.Join(final, "mine"), nil, 0o644))
 		s := begun(t, store, plan)
-		require.NoFileExists(t, filepath.Join(final, "mine"))
 		require.NoError(t, s.Rollback())
 		require.FileExists(t, filepath.Join(final, "mine"))
 		require.False(t, s.Collect(t.Context(), false, true, false).DiskFull)
-		s.Restore(t.Context(), false)
 		require.NoError(t, s.Close())
 		leavesNothing(t, s)
 		owned(t, final, 1234)
@@ -141,7 +138,7 @@ func TestLoopForARun(t *testing.T) {
 		s, err := open(store, plan)
 		require.NoError(t, err)
 		require.NoError(t, record.WriteJSON(filepath.Join(s.Dir, record.JournalFile), record.Journal{
-			Schema: record.JournalSchema, ID: plan.Job.RunID, Owner: owner.This().String(), Final: s.Ownership(),
+			Schema: record.JournalSchema, ID: plan.Job.RunID, Owner: owner.This().String(),
 		}))
 		require.NoError(t, s.Close())
 		require.NoError(t, Reclaim(store, plan.Job.RunID))
@@ -153,14 +150,11 @@ func TestLoopForARun(t *testing.T) {
 		s := begun(t, store, plan)
 		require.NoError(t, program(t, s, "echo x > x; echo y > $REPO/y"))
 		require.NoError(t, s.Close())
-		journal, err := store.Journal(plan.Job.RunID)
-		require.NoError(t, err)
-		again, err := Resume(s.Options, journal, nil, true)
+		again, err := Resume(s.Options, nil, true)
 		require.NoError(t, err)
 		left := again.Collect(t.Context(), true, true, false)
 		require.Len(t, left.Outputs, 1)
 		require.Len(t, left.Trees[0].Created, 1)
-		again.Restore(t.Context(), false)
 		require.NoError(t, again.Close())
 		leavesNothing(t, again)
 		owned(t, filepath.Join(final, "x"), 1234)
@@ -176,7 +170,6 @@ func TestLoopOfAProgramThatMayRun(t *testing.T) {
 	s := begun(t, store, plan)
 	require.NoError(t, program(t, s, "echo x > x; echo y > $REPO/y"))
 	require.Empty(t, s.Collect(t.Context(), true, false, false).Outputs)
-	s.Restore(t.Context(), true)
 	require.NoError(t, s.Close())
 	require.FileExists(t, filepath.Join(s.Dir, record.DiskImage))
 	require.NoError(t, Reclaim(store, plan.Job.RunID))
@@ -201,8 +194,8 @@ func TestLoopWithOneTreeCollected(t *testing.T) {
 	require.FileExists(t, filepath.Join(record.LiveTree(s.Dir, 1), "z"))
 }
 
-// TestLoopOfAControllerThatDiesBehindACopy: who goes on with the run, or cleans up, does not copy the
-// outputs once more.
+// TestLoopOfAControllerThatDiesBehindACopy: who goes on with the run, or cleans up, finds a
+// whole copy or makes one.
 func TestLoopOfAControllerThatDiesBehindACopy(t *testing.T) {
 	require.True(t, treetest.IsRoot(), "loop mounts take root")
 	store := recordtest.Open(t)
@@ -216,16 +209,13 @@ func TestLoopOfAControllerThatDiesBehindACopy(t *testing.T) {
 		return s, plan
 	}
 	t.Run("adopted", func(t *testing.T) {
-		s, plan := half("adopted")
-		journal, err := store.Journal(plan.Job.RunID)
-		require.NoError(t, err)
+		s, _ := half("adopted")
 		s.Warn = func(format string, args ...any) { t.Errorf(format, args...) }
-		again, err := Resume(s.Options, journal, nil, true)
+		again, err := Resume(s.Options, nil, true)
 		require.NoError(t, err)
 		left := again.Collect(t.Context(), true, true, false)
 		require.Len(t, left.Outputs, 1)
 		require.Len(t, left.Trees[0].Created, 1)
-		again.Restore(t.Context(), false)
 		require.NoError(t, again.Close())
 		leavesNothing(t, again)
 	})
@@ -249,7 +239,6 @@ func TestLoopKeepsWhatCannotBeCopied(t *testing.T) {
 	s.Warn = func(format string, args ...any) { warnings = append(warnings, strings.TrimSpace(format)) }
 	require.NoError(t, program(t, s, "i=0; while [ $i -lt 600 ]; do mkdir d; cd d; i=$((i+1)); done; echo x > x"))
 	s.Collect(t.Context(), true, true, false)
-	s.Restore(t.Context(), false)
 	require.NoError(t, s.Close())
 	require.Contains(t, strings.Join(warnings, "\n"), "all of it is in the file system")
 	require.NoError(t, Reclaim(store, plan.Job.RunID))

@@ -29,6 +29,13 @@ const podGone = "pod_gone: the cluster deleted the pod, and what it held with it
 func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
 	c.endWatch()
 	limits := outputLimits(c.Plan.Job)
+	if c.final.published { // the controller that died had fetched them
+		outputs, skipped, err := collect.Outputs(ctx, c.final.dir, limits, nil)
+		if err != nil {
+			c.Warn("outputs are incomplete: %v", fsx.Cause(err))
+		}
+		return outputs, skipped
+	}
 	unpacker := archive.NewUnpacker(c.final.root, archive.FinalDir, limits, c.room)
 	unpacker.Resume = c.resumed
 	list := c.listFinal(ctx, limited)
@@ -41,8 +48,8 @@ func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, co
 		}
 		c.Warn("outputs are incomplete: %v", fsx.Cause(fetchErr))
 	}
-	c.recordLeft(ctx, unpacker.Made())
-	outputs, skipped, err := collect.Outputs(ctx, c.final.root, limits, nil)
+	c.publish(ctx, c.handBack().Identity)
+	outputs, skipped, err := collect.Outputs(ctx, c.final.outputs(), limits, nil)
 	if err != nil && fetchErr == nil {
 		c.Warn("outputs are incomplete: %v", fsx.Cause(err))
 	}
@@ -61,21 +68,9 @@ func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, co
 	return outputs, skipped
 }
 
-// recordLeft records what was unpacked as what this run left. Nothing else may be in ./final: it
-// would be somebody else's.
-func (c *copies) recordLeft(ctx context.Context, made int) {
-	left, err := fsx.Identify(ctx, c.final.root, maxEntries)
-	if err != nil || left != nil && left.Entries != made {
-		left = nil
-	}
-	if err := c.final.leave(left); err != nil {
-		c.Warn("%v", err)
-	}
-}
-
 // room is the number of bytes that may still be written to the disk of the local ./final.
 func (c *copies) room() int64 {
-	free, known := fsx.FreeBytes(c.final.path)
+	free, known := fsx.FreeBytes(c.final.out)
 	if !known {
 		return math.MaxInt64
 	}

@@ -14,81 +14,87 @@ import (
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
-// final is ./final on the host: the directory of outputs. The caller's directory is
-// locked, emptied right before the start, lent to the program's user, and given back.
+// final is the outputs of one run on the host. The program, or what brings its files here, fills a
+// directory of the run, which nobody else uses. At the end its entries move to the ./final of the
+// caller, see publish. Until then nothing in ./final changes.
 type final struct {
 	store *record.Store
 	runID string
-	path  string
-	root  *os.Root
-	// owner says whom ./final is given back to.
-	owner record.Ownership
-	lock  *finalLock
-	// dir holds the lock of the directory itself, which runs of all state directories
-	// share.
-	dir io.Closer
-	// made says that the run created the caller's ./final, granted that the program may
-	// have written to it and it was not handed back since, noted that the run is on record
-	// as the one that fills it.
-	made, granted, noted bool
-	// backup is the directory with the earlier content, and foreign says that no earlier
-	// run left that content.
-	backup  string
-	foreign bool
-	// earlier is the note of the run that filled ./final before; nil if there is none.
-	earlier *finalNote
-	// waiting is the directory that a container which has waited has mounted, until it is
-	// ./final; empty if the container has ./final itself.
-	waiting string
+	// out is the directory of the run, and root is this directory, opened.
+	out  string
+	root *os.Root
+	// path is the ./final of the caller, dir is this directory, opened, and held is its locks. All are
+	// zero if the outputs stay in the record.
+	path string
+	dir  *os.Root
+	held []io.Closer
+	// made says that this run made ./final, noted that it is on record as the next one that fills it,
+	// and published that ./final has the outputs.
+	made, noted, published bool
+	// superseded says that another run has used ./final since.
+	superseded bool
+	// dropped says that the directory of the run was deleted, because its program never started.
+	dropped bool
+	// step, for tests, is called behind each change on the disk.
+	step func()
 }
 
-// openFinal finds or makes ./final, locks it against other runs and opens it. The final
-// that it returns with an error is only good for discard.
+func (f *final) mark() {
+	if f.step != nil {
+		f.step()
+	}
+}
+
+// openFinal locks ./final against other runs, and makes the directory of the run. The final that it
+// returns with an error is only good for discard.
 func openFinal(o Options, recordDir string) (*final, error) {
-	plan := o.Plan
-	f := &final{store: o.Store, runID: plan.Job.RunID, path: plan.Job.Final}
-	own := filepath.Join(recordDir, record.OwnFinal)
-	switch {
-	case f.path == "" && o.mountedAhead():
-		f.path = own
-	case f.path == "":
-		f.path = own
-		if err := os.Mkdir(f.path, 0o755); err != nil {
-			return f, record.StateError(f.path, "cannot be made", err)
-		}
-	default:
-		if o.mountedAhead() {
-			f.waiting = own
-		}
-		var err error
-		if f.lock, err = lockFinal(f.store, f.path); err != nil {
+	f := &final{store: o.Store, runID: o.Plan.Job.RunID, path: o.Plan.Job.Final, out: filepath.Join(recordDir, record.OwnFinal)}
+	if f.path != "" {
+		if err := f.hold(); err != nil {
 			return f, err
 		}
-		switch err := os.Mkdir(f.path, 0o755); {
-		case err == nil:
-			f.made = true
-		case !errors.Is(err, fs.ErrExist):
-			return f, f.pathError("cannot be made", err)
+		if err := f.mayFill(); err != nil {
+			return f, err
 		}
-		if fsx.RealPath(f.path) != f.path { // a program that ended meanwhile may have had a directory above it
-			return f, f.pathError("was replaced while the run was prepared", nil)
+		f.out = f.place(recordDir)
+	}
+	if !o.mountedAhead() {
+		if err := os.Mkdir(f.out, 0o755); err != nil {
+			return f, record.StateError(f.out, "cannot be made", err)
 		}
 	}
-	if err := f.open(); err != nil {
-		return f, err
+	var err error
+	if f.root, err = os.OpenRoot(f.out); err != nil {
+		return f, record.StateError(f.out, "cannot be opened", err)
 	}
-	return f, f.planGrant(plan)
+	return f, f.give(o.Plan)
 }
 
-// open opens the directory, and takes the lock of the directory itself.
-func (f *final) open() (err error) {
-	if f.root, err = os.OpenRoot(f.path); err != nil {
+// hold makes ./final if it is missing, opens it, and takes its locks.
+func (f *final) hold() error {
+	lock, err := lockFinal(f.store, f.path)
+	if err != nil {
+		return err
+	}
+	f.held = append(f.held, lock)
+	switch err := os.Mkdir(f.path, 0o755); {
+	case err == nil:
+		f.made = true
+	case !errors.Is(err, fs.ErrExist):
+		return f.pathError("cannot be made", err)
+	}
+	if fsx.RealPath(f.path) != f.path { // another program may have had a directory above it
+		return f.pathError("was replaced while the run was prepared", nil)
+	}
+	if f.dir, err = os.OpenRoot(f.path); err != nil {
 		return f.pathError("cannot be opened", err)
 	}
-	if f.dir, err = lockDir(f.path); err != nil {
+	own, err := lockDir(f.path)
+	if err != nil {
 		// A run with another state directory has it.
 		return fmt.Errorf("final %q: %w", f.path, err)
 	}
+	f.held = append(f.held, own)
 	return nil
 }
 
@@ -96,102 +102,144 @@ func (f *final) pathError(rule string, err error) error {
 	return &spec.PathError{Field: "final", Path: f.path, Rule: rule, Err: fsx.Cause(err)}
 }
 
-// planGrant notes whom ./final belongs to if the program runs as another user.
-func (f *final) planGrant(plan spec.Spec) error {
-	class := plan.Class
-	info, err := f.root.Stat(".")
-	if err != nil {
-		return f.pathError("cannot be read", err)
+// mayFill refuses a ./final that could not be filled at the end.
+func (f *final) mayFill() error {
+	if err := mayWriteIn(f.path); err != nil {
+		return f.pathError("is not writable", err)
 	}
-	if class.Transfer == spec.TransferCopy {
-		// The program writes elsewhere; this process writes here what it left.
-		if err := mayWriteIn(f.path); err != nil {
-			return f.pathError("is not writable", err)
+	names, err := f.content()
+	switch {
+	case err != nil:
+		return f.pathError("cannot be read", err)
+	case len(names) > 0 && !f.hasRoomBeside() && !f.leftByEarlierRun(context.Background(), readNote(f.store, f.path)):
+		return f.pathError("holds what no run left there, and it cannot be moved aside: its parent is not writable, or it is a mount point", nil)
+	}
+	return nil
+}
+
+// hasRoomBeside reports whether entries of ./final can be moved to a directory beside it.
+func (f *final) hasRoomBeside() bool {
+	parent := filepath.Dir(f.path)
+	return fsx.SameMount(parent, f.path) && mayWriteIn(parent) == nil
+}
+
+// Names of the directories for what lay in ./final before: beside it, and in it if there is no room
+// beside it.
+const (
+	beforeBeside = ".before-"
+	beforeIn     = ".evalbox-before-"
+)
+
+// place is the directory of the run: in the record, if its entries can be moved from there.
+func (f *final) place(recordDir string) string {
+	dirs := record.OutputDirs(recordDir, f.path, f.runID)
+	switch {
+	case fsx.SameMount(recordDir, f.path):
+		return dirs[0]
+	case f.hasRoomBeside():
+		return dirs[1]
+	}
+	return dirs[2]
+}
+
+// InRecord reports whether a run with this ./final, empty for none, has the directory that its program
+// fills in its record. A container can only wait with that.
+func InRecord(store *record.Store, final string) bool {
+	return final == "" || fsx.SameMount(existing(store.RunsDir()), existing(final))
+}
+
+// existing is the nearest directory above a path, or the path itself, that exists.
+func existing(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return path
 		}
+		path = filepath.Dir(path)
+	}
+}
+
+// give gives the directory to the program's user.
+func (f *final) give(plan spec.Spec) error {
+	if plan.Class.Transfer == spec.TransferCopy || plan.Job.DiskBound == spec.DiskLoop {
+		return nil // this process fills it
+	}
+	uid, gid, err := numericUser(plan.Class.UserOnHost())
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() == 0 {
+		err = f.root.Lchown(".", uid, gid)
+	} else if uid != os.Geteuid() {
+		return &spec.PathError{Field: "final", Path: f.out, Rule: fmt.Sprintf("cannot be given to user %s of the program; leave --user out, or run as root", plan.Class.User)}
+	}
+	if err == nil {
+		err = f.inherit()
+	}
+	if err != nil {
+		return record.StateError(f.out, "cannot be given to the program's user", err)
+	}
+	return nil
+}
+
+// inherit gives new files the group that they would get in a ./final with a set-group-ID bit. Root
+// sets the group at the end.
+func (f *final) inherit() error {
+	if f.dir == nil || os.Geteuid() == 0 {
 		return nil
 	}
-	before, err := fsx.StateOf(f.root)
-	if err != nil {
-		return f.pathError("cannot be read", err)
-	}
-	uid, gid, ok := fsx.OwnerOf(info)
-	toUID, toGID, err := numericUser(class.UserOnHost())
-	if !ok || err != nil {
+	info, err := f.dir.Stat(".")
+	if err != nil || info.Mode()&fs.ModeSetgid == 0 {
 		return err
 	}
-	if plan.Job.DiskBound == spec.DiskLoop {
-		toUID, toGID = os.Geteuid(), os.Getegid() // this process copies what the program left
-	}
-	f.owner = record.Ownership{Path: f.path, UID: uid, GID: gid, ToUID: toUID, ToGID: toGID, Dir: &before}
-	if uid != toUID && os.Geteuid() == 0 {
-		f.owner.Granted = true
-		uid, gid = toUID, toGID
-	}
-	if !permits(info.Mode(), uid == toUID, gid == toGID, mayWrite) {
-		return f.pathError(fmt.Sprintf("is not writable for user %s of the program (mode %04o); leave --user out, or run as root",
-			class.User, info.Mode().Perm()), nil)
-	}
-	return nil
+	_, gid, _ := fsx.OwnerOf(info)
+	return errors.Join(f.root.Lchown(".", -1, gid), f.root.Chmod(".", 0o755|fs.ModeSetgid))
 }
 
-// grant empties ./final and gives it to the program's user, who may then write it: nothing
-// is moved in or out any more.
-func (f *final) grant(ctx context.Context) error {
-	if err := f.empty(ctx); err != nil {
-		return err
+// handBack takes the directory of the run and everything in it from the program, for the owner of
+// ./final. It returns the permissions of the files before. It may be called again.
+func (f *final) handBack() (fsx.HandedBack, error) {
+	if f.root == nil {
+		return fsx.HandedBack{}, nil
 	}
-	if err := f.replace(); err != nil {
-		return err
+	if err := fsx.LetIn(f.out); err != nil {
+		return fsx.HandedBack{}, err
 	}
-	if err := f.note(); err != nil {
-		return err
+	info, err := f.root.Stat(".")
+	if err != nil {
+		return fsx.HandedBack{}, err
 	}
-	f.granted = true
-	if f.owner.Granted {
-		if err := f.root.Lchown(".", f.owner.ToUID, f.owner.ToGID); err != nil {
-			return f.pathError("cannot be given to the program's user", err)
+	from, _, _ := fsx.OwnerOf(info)
+	back := fsx.Handback{From: from, UID: -1, GID: -1, Most: maxEntries}
+	if os.Geteuid() == 0 {
+		back.UID, back.GID = 0, os.Getegid()
+		if f.dir != nil {
+			if info, err = f.dir.Stat("."); err != nil {
+				return fsx.HandedBack{}, err
+			}
+			back.UID, back.GID, _ = fsx.OwnerOf(info)
 		}
 	}
-	return nil
+	return fsx.HandBack(f.root, back)
 }
 
-// handBack gives ./final and everything in it back to its owner. What is there then is on
-// record as what this run left, unless somebody else had a hand in it. modes are the
-// permissions of the files before. It does nothing the second time.
-func (f *final) handBack() (modes map[fsx.ID]uint32, warning string, err error) {
-	if !f.granted || f.root == nil || f.owner.Path == "" {
-		return nil, "", nil
+// outputs is the directory that has the outputs.
+func (f *final) outputs() *os.Root {
+	if f.published && f.dir != nil {
+		return f.dir
 	}
-	handed, err := handBack(f.root, f.owner)
-	if err != nil {
-		return handed.Modes, "", &spec.PathError{Field: "final", Path: f.path, Rule: "cannot be handed back entirely; repeat it with: sandbox gc", Err: err}
-	}
-	f.granted = false
-	if handed.Unlisted > 0 {
-		warning = fmt.Sprintf("final holds %d entries with more extended attributes than can be listed: they keep them", handed.Unlisted)
-	}
-	if f.owner.Dir != nil && errors.Is(f.owner.Dir.LetIn(f.path), fsx.ErrReplaced) {
-		warning = fmt.Sprintf("final %q was moved or replaced during the run: the outputs are in the directory that the run had", f.path)
-	}
-	return handed.Modes, warning, f.leave(handed.Identity)
+	return f.root
 }
 
-// handBack hands the ./final of a run back.
-func handBack(root *os.Root, owner record.Ownership) (fsx.HandedBack, error) {
-	if os.Geteuid() != 0 && os.Geteuid() != owner.ToUID {
-		return fsx.HandedBack{}, nil // the files of another user, who keeps them
+// drop deletes the directory of a run whose program never started.
+func (f *final) drop() error {
+	if f == nil || f.published {
+		return nil
 	}
-	if owner.Dir != nil {
-		// A directory that was moved is handed back where it is now, if it is still open.
-		if err := owner.Dir.LetIn(owner.Path); err != nil && !(errors.Is(err, fsx.ErrReplaced) && owner.Dir.Is(root)) {
-			return fsx.HandedBack{}, err
-		}
+	f.dropped = true
+	if f.path == "" {
+		return fsx.Remove(f.out)
 	}
-	back := fsx.Handback{From: owner.ToUID, UID: -1, GID: -1, Dir: owner.Dir, Most: maxEntries}
-	if owner.Granted {
-		back.UID, back.GID = owner.UID, owner.GID
-	}
-	return fsx.HandBack(root, back)
+	return errors.Join(f.unnote(), fsx.Remove(f.out))
 }
 
 // discard undoes everything, for a run whose program never started.
@@ -199,7 +247,7 @@ func (f *final) discard() error {
 	if f == nil {
 		return nil
 	}
-	errs := []error{f.rollback()}
+	errs := []error{f.drop()}
 	if f.made {
 		// Only if it is empty, which it is unless somebody else wrote to it.
 		errs = append(errs, os.Remove(f.path))
@@ -207,20 +255,19 @@ func (f *final) discard() error {
 	return errors.Join(errs...)
 }
 
-// close frees locks and descriptors. The root stays set: a measurement may be about to use it.
+// close frees locks and descriptors. The roots stay set: a measurement may be about to use them.
 func (f *final) close() error {
 	if f == nil {
 		return nil
 	}
 	var errs []error
-	if f.root != nil {
-		errs = append(errs, f.root.Close())
+	for _, root := range []*os.Root{f.root, f.dir} {
+		if root != nil {
+			errs = append(errs, root.Close())
+		}
 	}
-	if f.lock != nil {
-		errs = append(errs, f.lock.release())
-	}
-	if f.dir != nil {
-		errs = append(errs, f.dir.Close())
+	for _, lock := range f.held {
+		errs = append(errs, lock.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -55,7 +55,8 @@ func lockError(file string, err error) error {
 	return record.StateError(file, "cannot be locked", err)
 }
 
-func (l *finalLock) release() error { return l.held.Close() }
+// Close frees the lock.
+func (l *finalLock) Close() error { return l.held.Close() }
 
 // lockOf is the number of a path's lock. Two paths of one number could only be locked one
 // after the other; there are 2^63 numbers.

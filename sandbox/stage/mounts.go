@@ -83,7 +83,7 @@ func (m *mounts) watchFreeSpace(ctx context.Context) {
 			return
 		case <-time.After(diskPeriod):
 		}
-		for _, dir := range []string{m.final.path, m.Dir} {
+		for _, dir := range []string{m.final.out, m.Dir} {
 			if free, known := fsx.FreeBytes(dir); known && free < minFree/2 && (dir != m.Dir || len(m.trees) > 0 || m.bound.image != nil) {
 				m.Stop(outcome.StopDiskFull)
 				return
@@ -109,14 +109,16 @@ func (m *mounts) overfull(ctx context.Context) bool {
 }
 
 func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
-	m.bringBack(ctx, "final", m.writtenFinal(), m.final.root)
-	// First of all: what is there from now on is not the program's. It also takes back our
-	// access, which the program may have removed.
-	modes := m.handBack()
+	if !m.final.published {
+		m.bringBack(ctx, "final", m.writtenFinal(), m.final.root)
+	}
+	// First of all: it takes back our access, which the program may have removed.
+	handed := m.handBack()
 	if !limited && m.overfull(ctx) {
 		m.overLimit()
 	}
-	outputs, skipped, err := collect.Outputs(ctx, m.final.root, outputLimits(m.Plan.Job), modes)
+	m.publish(ctx, handed.Identity)
+	outputs, skipped, err := collect.Outputs(ctx, m.final.outputs(), outputLimits(m.Plan.Job), handed.Modes)
 	if err != nil {
 		m.Warn("outputs are incomplete: %v", fsx.Cause(err))
 	}

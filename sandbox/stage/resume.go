@@ -16,9 +16,9 @@ import (
 
 // Resume opens the stage of a run whose controller died, as that controller left it. With
 // started set, its program may have run; otherwise it never has, and the stage is only good
-// for [Stage.Rollback], [Stage.Restore] and [Stage.WriteResult]. The labels are those of
+// for [Stage.Rollback] and [Stage.WriteResult]. The labels are those of
 // parts on the engine that have to be made again. After an error nothing is locked.
-func Resume(o Options, was record.Journal, labels map[string]string, started bool) (*Stage, error) {
+func Resume(o Options, labels map[string]string, started bool) (*Stage, error) {
 	s := newStage(o, o.Store.RecordDir(o.Plan.Job.RunID))
 	if c, ok := s.files.(*copies); ok {
 		to, err := copier(o.Engine)
@@ -29,7 +29,7 @@ func Resume(o Options, was record.Journal, labels map[string]string, started boo
 		c.monitor = &monitor{engine: to, plan: c.Plan, labels: labels, log: c.Log}
 	}
 	var err error
-	s.final, err = resumeFinal(s, was, started)
+	s.final, err = resumeFinal(s, started)
 	if err == nil {
 		err = s.resumeBound()
 	}
@@ -42,84 +42,76 @@ func Resume(o Options, was record.Journal, labels map[string]string, started boo
 	return s, nil
 }
 
-// resumeFinal opens ./final where a dead controller may have emptied and granted it.
-func resumeFinal(s *Stage, journal record.Journal, started bool) (*final, error) {
-	was := journal.Final
-	f := &final{store: s.Store, runID: s.Plan.Job.RunID, path: s.Plan.Job.Final, owner: was, backup: was.Backup, foreign: was.Foreign}
-	if f.path == "" {
-		f.path = filepath.Join(s.Dir, record.OwnFinal)
-		f.granted = started
-	} else {
-		var err error
-		if f.lock, err = lockFinal(f.store, f.path); err != nil {
-			return f, err
-		}
-		if err := restoreNote(f.store, journal); err != nil {
-			return f, err
-		}
-		if note := readNote(f.store, f.path); note.RunID == f.runID {
-			f.noted, f.earlier = true, note.Earlier
-			f.granted = note.Lent != nil // the controller may have handed it back
-			if note.Lent != nil {
-				f.owner.Dir = note.Lent.Dir // that of a container which has waited is not yet in the journal
-			}
-		} else {
-			f.earlier = f.earlierNote()
-		}
-	}
-	if err := f.giveWay(s, started); err != nil {
+// resumeFinal opens the outputs of a run whose controller died: they may have been moved to ./final, or
+// some of them.
+func resumeFinal(s *Stage, started bool) (*final, error) {
+	f, err := reopenFinal(s.Store, s.Plan.Job.RunID, s.Plan.Job.Final)
+	if err != nil || f.root != nil || f.published {
 		return f, err
-	}
-	switch err := os.Mkdir(f.path, 0o755); {
-	case err == nil && started:
-		s.Warn("final %q was removed before the outputs were collected", f.path)
-	case err != nil && !errors.Is(err, fs.ErrExist):
-		return f, f.pathError("cannot be made", err)
-	case f.granted && f.owner.Dir != nil:
-		// The program may have closed it.
-		if err := f.owner.Dir.LetIn(f.path); err != nil && !errors.Is(err, fsx.ErrReplaced) {
-			return f, f.pathError("cannot be opened again", err)
-		}
-	}
-	if err := f.open(); err != nil {
-		return f, err
-	}
-	if f.owner.Dir != nil && !f.owner.Dir.Is(f.root) {
-		f.granted = false // it is not the one that the program had
 	}
 	if started {
-		return f, nil
+		s.Warn("the directory with the outputs is gone: %s", f.out)
 	}
-	// The controller may have died at any point of emptying ./final.
-	for _, backup := range []string{f.backupPath(), f.backupIn()} {
-		if f.backup == "" && fsx.IsDir(backup) {
-			f.backup = backup
-		}
+	if err := os.Mkdir(f.out, 0o755); err != nil {
+		return f, record.StateError(f.out, "cannot be made", err)
 	}
-	f.foreign = true // if it cannot be put back, it stays
+	if f.root, err = os.OpenRoot(f.out); err != nil {
+		return f, record.StateError(f.out, "cannot be opened", err)
+	}
 	return f, nil
 }
 
-// giveWay takes the ./final of the record if something that is not a directory took the place of the
-// ./final of the caller: nothing is written there, or read.
-func (f *final) giveWay(s *Stage, started bool) error {
-	info, err := os.Lstat(f.path)
-	if err != nil || info.IsDir() || f.lock == nil {
-		return nil //nolint:nilerr // it is made again, or the error shows when it is opened
+// reopenFinal opens the outputs of a run of a dead process, which may be anywhere on their way to its
+// ./final. Without any, root is nil.
+func reopenFinal(store *record.Store, id, path string) (*final, error) {
+	recordDir := store.RecordDir(id)
+	f := &final{store: store, runID: id, path: path, out: filepath.Join(recordDir, record.OwnFinal)}
+	if path != "" {
+		lock, err := lockFinal(store, path)
+		if err != nil {
+			return f, err
+		}
+		f.held = append(f.held, lock)
+		last, _ := FilledLast(store, path)
+		f.published = last == id
+		if fsx.IsRealDir(path) {
+			_, err = f.reopen()
+		} else if f.published {
+			err = f.pathError("with the outputs is gone", nil)
+		}
+		if err != nil {
+			return f, err
+		}
 	}
-	own, kind := filepath.Join(s.Dir, record.OwnFinal), fsx.Kind(info.Mode().Type())
-	switch backup := f.backupPath(); {
-	case started:
-		s.Warn("final %q was replaced by %s before the outputs were collected; the collected files are in %s", f.path, kind, own)
-	case fsx.IsDir(backup):
-		s.Warn("final %q was replaced by %s: the earlier files are in %s", f.path, kind, backup)
-		f.backup = ""
+	for _, out := range record.OutputDirs(recordDir, path, id) {
+		if !fsx.IsRealDir(out) {
+			continue
+		}
+		f.out = out
+		if f.published {
+			return f, os.Remove(out) // it is empty
+		}
+		// The program may have closed it.
+		if err := fsx.LetIn(out); err != nil {
+			return f, record.StateError(out, "cannot be opened", err)
+		}
+		var err error
+		if f.root, err = os.OpenRoot(out); err != nil {
+			return f, record.StateError(out, "cannot be opened", err)
+		}
+		return f, nil
 	}
-	f.path, f.owner, f.noted, f.granted = own, record.Ownership{}, false, false
-	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return record.StateError(own, "cannot be made", err)
+	if path != "" && !f.published {
+		if note := readNote(store, path); note.Next == id && note.Moving { // all of them have moved
+			if err := os.Mkdir(f.out, 0o700); err != nil {
+				return f, record.StateError(f.out, "cannot be made", err)
+			}
+			var err error
+			f.root, err = os.OpenRoot(f.out)
+			return f, err
+		}
 	}
-	return nil
+	return f, nil
 }
 
 // resumeTrees opens the working copies with their initial state.

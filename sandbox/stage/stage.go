@@ -48,6 +48,8 @@ type Options struct {
 	// Waited says that the container of the run has waited for it: what it has mounted was made by
 	// [OpenAhead] and [Stage.SendAhead], and is taken over.
 	Waited bool
+	// Empty says that Begin empties ./final.
+	Empty bool
 	// Warn adds a warning to the result. It may be called concurrently.
 	Warn func(format string, args ...any)
 	// Stop asks for the end of the program. It does not block, and may be called
@@ -65,7 +67,9 @@ type Stage struct {
 	// Sources are the host paths of the binds, by role.
 	Sources engine.Sources
 
-	final   *final
+	final *final
+	// stays says that the outputs cannot be published.
+	stays   bool
 	trees   []*workingCopy
 	reserve string
 	files   carrier
@@ -98,7 +102,7 @@ type carrier interface {
 }
 
 // Open makes the record of a run and the files that its container mounts. It changes nothing
-// of the caller's yet, except that it creates a missing ./final. After an error nothing is left
+// of the caller's, except that it creates a missing ./final. After an error nothing is left
 // behind.
 func Open(o Options) (*Stage, error) {
 	create := o.Store.Create
@@ -139,13 +143,6 @@ func (o Options) mountedAhead() bool { return o.Waited && o.Plan.Class.Transfer 
 // Copied reports whether the files are copied to the engine, instead of mounted.
 func (s *Stage) Copied() bool { return s.Plan.Class.Transfer == spec.TransferCopy }
 
-// Ownership says whose ./final was before the run, for the journal.
-func (s *Stage) Ownership() record.Ownership {
-	was := s.final.owner
-	was.Backup, was.Foreign = s.final.backup, s.final.foreign
-	return was
-}
-
 // fill makes the files that the container mounts.
 func (s *Stage) fill() (err error) {
 	if err := s.reserveSpace(); err != nil {
@@ -172,7 +169,7 @@ func (s *Stage) fill() (err error) {
 	if err != nil {
 		return err
 	}
-	s.inside = s.final.path
+	s.inside = s.final.out
 	if s.Plan.Job.DiskBound == spec.DiskLoop {
 		err = s.makeImage()
 	}
@@ -287,43 +284,64 @@ func (s *Stage) noteUsed(bytes int64) { s.used.Store(max(bytes, 0) + 1) }
 // Watch monitors the disk of ./final and of the working copies until ctx ends.
 func (s *Stage) Watch(ctx context.Context) { s.files.watch(ctx) }
 
-// Grant empties ./final and gives it to the program's user, right before the program
-// starts. Only now is anything of the caller's changed.
-func (s *Stage) Grant(ctx context.Context) error {
-	return s.final.grant(ctx)
-}
-
-// Rollback puts the earlier content of ./final back, for a run whose program never started.
-func (s *Stage) Rollback() error { return s.final.rollback() }
-
-// handBack gives ./final back to its owner, with warnings. It returns the permissions of the
-// files before.
-func (s *Stage) handBack() map[fsx.ID]uint32 {
-	modes, warning, err := s.final.handBack()
-	if err != nil {
-		s.Warn("%v", err)
+// Begin notes, right before the program starts, that this run is the next one that fills its ./final,
+// and empties it if the options say so.
+func (s *Stage) Begin(ctx context.Context) error {
+	if err := s.final.note(); err != nil || !s.Empty {
+		return err
 	}
+	warning, err := s.final.empty(ctx)
 	if warning != "" {
 		s.Warn("%s", warning)
 	}
-	return modes
+	return err
 }
 
-// Restore gives ./final back to its owner, and deletes the outputs of an earlier run. mayRun
-// says that the program may still run and change ./final: a garbage collection repeats it.
-func (s *Stage) Restore(ctx context.Context, mayRun bool) {
-	if err := s.closeImage(); err != nil {
-		s.Warn("%v", err)
+// Out is the directory of the run that has its outputs until they are published.
+func (s *Stage) Out() string { return s.final.out }
+
+// Rollback deletes the outputs of a run whose program never started. There is nothing in them.
+func (s *Stage) Rollback() error { return errors.Join(s.closeImage(), s.final.drop()) }
+
+// handBack takes the outputs from the program, whose processes are dead.
+func (s *Stage) handBack() fsx.HandedBack {
+	handed, err := s.final.handBack()
+	if err != nil {
+		s.Warn("%v", s.unpublished(fmt.Errorf("not all outputs can be taken back from the program: %w", err)))
+		s.stays = true
 	}
-	s.handBack()
-	if mayRun {
-		if err := s.final.stillLent(); err != nil {
-			s.Warn("%v", err)
-		}
+	if handed.Unlisted > 0 {
+		s.Warn("final holds %d entries with more extended attributes than can be listed: they keep them", handed.Unlisted)
 	}
-	if warning := s.final.commit(ctx); warning != "" {
+	return handed
+}
+
+// publish moves the outputs to the ./final of the caller.
+func (s *Stage) publish(ctx context.Context, was *fsx.Identity) {
+	if s.stays {
+		return
+	}
+	warning, err := s.final.publish(ctx, was)
+	if warning != "" {
 		s.Warn("%s", warning)
 	}
+	var superseded *SupersededError
+	if errors.As(err, &superseded) {
+		s.Warn("%v", err)
+	} else if err != nil {
+		s.Warn("%v", s.unpublished(err))
+	}
+}
+
+// unpublished says where the outputs are that could not be published.
+func (s *Stage) unpublished(err error) error {
+	return &UnpublishedError{RunID: s.Plan.Job.RunID, Out: s.final.out, Err: err}
+}
+
+// Published reports whether nothing is left to be moved to the ./final of the caller.
+func (s *Stage) Published() bool {
+	f := s.final
+	return f.path == "" || f.published || f.superseded || f.dropped
 }
 
 // Withdraw removes the copied files from the engine. No container may have them mounted,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -37,15 +36,6 @@ func open(store *record.Store, plan spec.Spec) (*Stage, error) {
 	return Open(Options{Store: store, Plan: plan, Log: slog.New(slog.DiscardHandler), Warn: func(string, ...any) {}})
 }
 
-// handBackAll hands ./final back, with any warning as an error.
-func handBackAll(w *Stage) error {
-	_, warning, err := w.final.handBack()
-	if warning != "" {
-		err = errors.Join(err, errors.New(warning))
-	}
-	return err
-}
-
 func TestStageOfARunThatNamesNothing(t *testing.T) {
 	store := recordtest.Open(t)
 	w, err := open(store, workSpec("r1"))
@@ -59,8 +49,7 @@ func TestStageOfARunThatNamesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(resultReserve), info.Size(), "room for the result is set aside")
 
-	require.NoError(t, w.Grant(t.Context()))
-	require.NoError(t, handBackAll(w))
+	require.NoError(t, w.Begin(t.Context()))
 	require.NoError(t, w.Close())
 	require.Equal(t, []string{"final", "input", "journal.json"}, treetest.Everything(t, record), "the record stays")
 
@@ -101,7 +90,7 @@ func TestStageUnderAStrictUmask(t *testing.T) {
 	defer unix.Umask(before)
 	w, err := open(store, plan)
 	require.NoError(t, err)
-	require.NoError(t, w.Grant(t.Context()))
+	require.NoError(t, w.Begin(t.Context()))
 	for path, mode := range map[string]os.FileMode{
 		w.Sources[spec.RoleInput]: 0o755, filepath.Dir(w.Sources[spec.RoleProgram]): 0o755, w.Sources[spec.RoleProgram]: 0o444, w.Dir: 0o700,
 	} {
@@ -143,7 +132,7 @@ func TestFailuresOfAStageLeaveNothing(t *testing.T) {
 				// The lock is free again.
 				lock, err := lockFinal(store, plan.Job.Final)
 				require.NoError(t, err)
-				require.NoError(t, lock.release())
+				require.NoError(t, lock.Close())
 			}
 		})
 	}
@@ -198,58 +187,6 @@ func TestTwoRunsWithOneFinal(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
-func TestHandOverEmptiesAndLends(t *testing.T) {
-	store := recordtest.Open(t)
-	final := t.TempDir()
-	treetest.Write(t, final, map[string]string{"old/result": "x"})
-	plan := workSpec("r1")
-	plan.Job.Final = final
-	w, err := open(store, plan)
-	require.NoError(t, err)
-	require.Equal(t, []string{"old", "old/result"}, treetest.Everything(t, final), "opening changes nothing of the caller's")
-	before := treetest.Owners(t, final)
-	require.NoError(t, handBackAll(w), "what was not handed over is not handed back")
-
-	require.NoError(t, w.Grant(t.Context()))
-	require.Empty(t, treetest.Everything(t, final))
-	if treetest.IsRoot() {
-		require.Equal(t, []uint32{64646}, treetest.Owners(t, final))
-		want := record.Ownership{Path: final, Granted: true, UID: 0, GID: 0, ToUID: 64646, ToGID: 64646}
-		want.Dir = w.final.owner.Dir
-		require.Equal(t, want, w.final.owner)
-		require.Equal(t, uint32(0o755), want.Dir.Mode)
-	}
-	treetest.Write(t, final, map[string]string{"new/result": "x"})
-	if treetest.IsRoot() {
-		require.NoError(t, exec.Command("chown", "-R", "64646:64646", final).Run())
-	}
-	require.NoError(t, handBackAll(w))
-	require.Equal(t, append(before, before...), treetest.Owners(t, final, filepath.Join(final, "new/result")))
-	require.NoError(t, w.Close())
-	require.Equal(t, []string{"new", "new/result"}, treetest.Everything(t, final))
-}
-
-func TestHandBackGoesToWhoeverItBelongedTo(t *testing.T) {
-	if !treetest.IsRoot() {
-		return // only root lends
-	}
-	store := recordtest.Open(t)
-	final := t.TempDir()
-	require.NoError(t, os.Chown(final, 12345, 12345))
-	plan := workSpec("r1")
-	plan.Job.Final = final
-	w, err := open(store, plan)
-	require.NoError(t, err)
-	require.NoError(t, w.Grant(t.Context()))
-	treetest.Write(t, final, map[string]string{"a/b": "x", "foreign": "x"})
-	require.NoError(t, os.Lchown(final+"/a", 64646, 64646))
-	require.NoError(t, os.Lchown(final+"/a/b", 64646, 64646))
-	require.NoError(t, handBackAll(w))
-	require.Equal(t, []uint32{12345, 12345, 12345}, treetest.Owners(t, final, final+"/a", final+"/a/b"))
-	require.Equal(t, []uint32{0}, treetest.Owners(t, final+"/foreign"), "not the program's")
-	require.NoError(t, w.Close())
-}
-
 func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 	store := recordtest.Open(t)
 	base := t.TempDir()
@@ -282,23 +219,6 @@ func TestDiscardTakesBackWhatWasMadeAndNothingElse(t *testing.T) {
 	require.Empty(t, treetest.Everything(t, store.RunsDir()))
 }
 
-// The directory that was opened is the one that is emptied, or none.
-func TestFinalThatIsReplacedIsRefused(t *testing.T) {
-	store := recordtest.Open(t)
-	base := t.TempDir()
-	treetest.Write(t, base, map[string]string{"final/old": "x", "precious/canary": "x"})
-	plan := workSpec("r1")
-	plan.Job.Final = base + "/final"
-	w, err := open(store, plan)
-	require.NoError(t, err)
-	require.NoError(t, os.Rename(base+"/final", base+"/was"))
-	require.NoError(t, os.Symlink("precious", base+"/final"))
-	require.ErrorContains(t, w.Grant(t.Context()), "was replaced")
-	require.FileExists(t, base+"/precious/canary")
-	require.FileExists(t, base+"/was/old")
-	require.NoError(t, w.Close())
-}
-
 func TestFinalThatBecameALinkIsNotTakenForOurs(t *testing.T) {
 	final := t.TempDir()
 	plan := workSpec("r1")
@@ -308,25 +228,6 @@ func TestFinalThatBecameALinkIsNotTakenForOurs(t *testing.T) {
 	require.False(t, w.final.made)
 	require.NoError(t, w.Discard(t.Context()))
 	require.DirExists(t, final)
-}
-
-func TestFinalThatTheProgramsUserCannotWrite(t *testing.T) {
-	state := treetest.OtherUsersDir(t)
-	final := treetest.OtherUsersDir(t)
-	store, err := record.Open(filepath.Join(state, "state"))
-	require.NoError(t, err)
-	if treetest.IsRoot() {
-		return // root lends; defaultUser keeps the others from this case
-	}
-	plan := workSpec("r1")
-	plan.Class.User, plan.Job.Final = "64646:64646", final
-	_, err = open(store, plan)
-	require.ErrorContains(t, err, "is not writable for user 64646:64646")
-	require.Empty(t, treetest.Everything(t, store.RunsDir()))
-	require.NoError(t, os.Chmod(final, 0o777))
-	w, err := open(store, plan)
-	require.NoError(t, err)
-	require.NoError(t, w.Discard(t.Context()))
 }
 
 func TestFullDiskIsToldBeforeAnythingRuns(t *testing.T) {
@@ -402,40 +303,17 @@ func TestNestedFinalsAreOneAtATime(t *testing.T) {
 	require.ErrorIs(t, err, ErrBusy, "it holds one that is in use")
 	other, err := lockFinal(store, beside)
 	require.NoError(t, err, "neighbours do not matter")
-	require.NoError(t, other.release())
-	require.NoError(t, held.release())
+	require.NoError(t, other.Close())
+	require.NoError(t, held.Close())
 
 	held, err = lockFinal(store, outer)
 	require.NoError(t, err)
 	_, err = lockFinal(store, inner)
 	require.ErrorIs(t, err, ErrBusy, "it lies in one that is in use")
-	require.NoError(t, held.release())
+	require.NoError(t, held.Close())
 	held, err = lockFinal(store, inner)
 	require.NoError(t, err)
-	require.NoError(t, held.release())
-}
-
-// TestWhatAppearsWhileFinalIsEmptied: somebody adds a file after the content was compared with
-// what the run before left. It is moved aside as well, and then nothing is deleted.
-func TestWhatAppearsWhileFinalIsEmptied(t *testing.T) {
-	final := t.TempDir()
-	plan := workSpec("r1")
-	plan.Job.Final = final
-	w, err := open(recordtest.Open(t), plan)
-	require.NoError(t, err)
-	treetest.Write(t, final, map[string]string{"output": "x"})
-	names, err := entries(w.final.root)
-	require.NoError(t, err)
-	treetest.Write(t, final, map[string]string{"mine": "x"})
-	for _, backup := range []string{w.final.backupPath(), w.final.backupIn()} {
-		w.final.foreign = false
-		require.NoError(t, w.final.moveAway(names, backup))
-		require.True(t, w.final.foreign)
-		require.Equal(t, []string{"mine", "output"}, treetest.Everything(t, backup))
-		require.NoError(t, w.final.putBack())
-		require.Equal(t, []string{"mine", "output"}, treetest.Everything(t, final))
-	}
-	require.NoError(t, w.Close())
+	require.NoError(t, held.Close())
 }
 
 // TestLocksTakeOneFile: the number of lock files does not grow with the number of runs.
@@ -451,7 +329,7 @@ func TestLocksTakeOneFile(t *testing.T) {
 	}
 	require.Equal(t, []string{"finals"}, treetest.Everything(t, store.LocksDir()))
 	for _, lock := range held {
-		require.NoError(t, lock.release())
+		require.NoError(t, lock.Close())
 	}
 }
 

@@ -222,15 +222,11 @@ type Left struct {
 }
 
 // mayStillRun says why the outputs of a lost run are not collected.
-const mayStillRun = "the program may still run: its outputs were not collected"
+const mayStillRun = "the program may still run: its outputs were not collected; they are in %s; collect them with: sandbox adopt %s"
 
 // ErrLeft is the cause of a context of [Stage.Collect] when another process is to collect instead. The
 // results of this call are not used.
 var ErrLeft = errors.New("is left to the next process that adopts it")
-
-// CanLeave reports whether Collect can be left to another process at any moment: the files in a file
-// system of the run's own cannot be copied twice.
-func (s *Stage) CanLeave() bool { return s.bound.image == nil }
 
 // Collect lists the outputs in ./final and the changes in the working copies. Started says
 // that there was a program, ended that its end is known, so that nothing changes any
@@ -245,7 +241,7 @@ func (s *Stage) Collect(ctx context.Context, started, ended, limited bool) Left 
 	switch {
 	case !started:
 	case !ended:
-		s.Warn("%s", mayStillRun)
+		s.Warn(mayStillRun, s.final.out, s.Plan.Job.RunID)
 		if s.bound.image != nil {
 			// The program may still write there, also to the working copies.
 			s.bound.kept = true

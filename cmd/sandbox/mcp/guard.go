@@ -174,11 +174,11 @@ func (g *guard) owns(id string) bool {
 func (g *guard) left(ctx context.Context, id string) int64 {
 	ctx = context.WithoutCancel(ctx)
 	dir := g.Store().RecordDir(id)
-	var s spec.Spec
-	if err := record.ReadJSON(filepath.Join(dir, record.SpecFile), &s); err != nil {
+	found, err := g.Store().Load(id)
+	if err != nil || fsx.Within(found.OutputDir(), dir) {
 		return sizeOf(ctx, dir)
 	}
-	return sizeOf(ctx, dir) + outputBytes(ctx, s.Job.Final, dir)
+	return sizeOf(ctx, dir) + sizeOf(ctx, found.OutputDir())
 }
 
 // refusedKey is the place in the context of a call for the first error of the guard: a harness may

@@ -104,8 +104,8 @@ func (r rootDir) read(field, real string, limit int64) (content []byte, err erro
 	return content, nil
 }
 
-// places are the paths that the running calls use. A program writes to its ./final while another
-// call reads what it names: so a call may not name a path in the ./final of a running one.
+// places are the paths that the running calls use. Outputs of a program come to its ./final while
+// another call reads what it names: so a call may not name a path in the ./final of a running one.
 type places struct {
 	mu   sync.Mutex
 	used map[*place]bool

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -112,15 +111,4 @@ func sizeOf(ctx context.Context, dir string) (bytes int64) {
 		return true, nil
 	})
 	return bytes
-}
-
-// outputBytes are the outputs of a run whose ./final is not in its record.
-func outputBytes(ctx context.Context, final, record string) int64 {
-	if final == "" || fsx.Within(final, record) {
-		return 0
-	}
-	if _, err := os.Lstat(final); err != nil {
-		return 0
-	}
-	return sizeOf(ctx, final)
 }

@@ -251,7 +251,7 @@ func (v *server) output(r record.Record, asked string) (dir, name string, err er
 		}
 		name = string(raw)
 	}
-	dir = cmp.Or(r.Spec.Job.Final, filepath.Join(r.Dir, record.OwnFinal))
+	dir = r.OutputDir()
 	if !fsx.Within(dir, r.Dir) && v.root.broken(dir) != "" {
 		return "", "", refusef("", "run %s: its ./final is not below the root of this server", r.ID)
 	}

@@ -30,8 +30,11 @@ Ctrl-C asks the program to end and keeps its outputs. A second Ctrl-C, at least 
 later, ends it at once. A run whose process lives is refused. A program that was never
 started has a result that says so, and ./final is as it was before.
 
-A run whose record is damaged has no result. Its container and volume are removed,
-./final is handed back with its files, and the record stays.
+Outputs that could not come to the directory of --final, for example because its disk was
+full, are moved there, also for a run that has its result.
+
+A run whose record is damaged has no result. Its container and volume are removed, its
+outputs come to the directory of --final, and the record stays.
 
 A run with the status engine_lost can be adopted again once its engine is back: it gets
 another result if the engine knows the end of its program by now.

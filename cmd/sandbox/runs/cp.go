@@ -36,7 +36,8 @@ on stdout. Only regular files and directories are copied, and no link is followe
 in ./final nor below DEST. A file that is not the one that the run left, by its hash, is
 refused.
 
-The files of a running program are copied as they are, if this machine has them by then.
+The files of a running program are copied as they are, from the directory of its run, if this
+machine has them by then.
 
 ` + handleHelp,
 		Example: "  sandbox cp last:model.pkl .\n  sandbox cp train: results\n  sandbox cp 1a2b: - | tar t",
@@ -64,7 +65,7 @@ func copyFinal(ctx context.Context, a *cli.App, s settings.Settings, handle, pat
 	if by := replacedBy(store, each); by != "" {
 		return replacedError(store, each, by, path, dest)
 	}
-	dir := finalOf(store, each.Spec.Job.Final, each.ID)
+	dir := each.OutputDir()
 	root, err := fsx.OpenRoot(dir)
 	if err != nil {
 		return notThere(each, dir, path, err)

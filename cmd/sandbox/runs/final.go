@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,21 +16,22 @@ import (
 	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
-// finalOf is the directory of the outputs of a run.
+// finalOf is the directory of the outputs of a run, by the name that the caller gave it.
 func finalOf(store *record.Store, asked, id string) string {
-	if asked != "" {
-		return asked
-	}
 	each, err := store.Get(id)
 	if err != nil {
-		return "" // the record is gone
+		return asked // the record is gone
 	}
-	return filepath.Join(each.Dir, record.OwnFinal)
+	if dir := each.OutputDir(); dir != each.Spec.Job.Final || asked == "" {
+		return dir
+	}
+	return asked
 }
 
 // replacedBy is the run that has filled the ./final of another run since; empty if no run has.
 func replacedBy(store *record.Store, each record.Record) string {
-	if last, _ := stage.FilledLast(store, each.Spec.Job.Final); last != each.ID {
+	final := each.Spec.Job.Final
+	if last, _ := stage.FilledLast(store, final); each.OutputDir() == final && last != each.ID {
 		return last
 	}
 	return ""
@@ -39,7 +39,10 @@ func replacedBy(store *record.Store, each record.Record) string {
 
 // nowIn looks at the outputs of a run, without reading them.
 func nowIn(store *record.Store, each record.Record) render.Final {
-	final := render.Final{Dir: finalOf(store, each.Spec.Job.Final, each.ID), Replaced: replacedBy(store, each), Lost: map[string]string{}}
+	final := render.Final{Dir: each.OutputDir(), Replaced: replacedBy(store, each), Lost: map[string]string{}}
+	if each.Result == nil && !fsx.IsRealDir(final.Dir) {
+		final.Dir = "" // it has none yet
+	}
 	if each.Result == nil || final.Replaced != "" {
 		return final
 	}

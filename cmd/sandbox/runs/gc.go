@@ -135,6 +135,7 @@ adopt' does. Then remove the containers and temporary files that such runs, or i
 image scans, left behind. A program that still runs may run until its time limit. The
 container of a live process is never touched, nor anything that evalbox did not create;
 'sandbox ps' lists them.
+Outputs that have not come to the --final of their run are moved there.
 A run whose record is damaged is ended, because nobody can finish it; the record stays.
 Contracts that were carried out by such a process get their outcome: abandoned.
 To delete the records of old runs see 'sandbox prune'.

@@ -45,8 +45,8 @@ func NewPrune(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune [flags]",
 		Short: "Delete the records of old runs",
-		Long: `Delete the records of finished runs, with their logs and the outputs that no --final was
-given for. Only runs that all flags choose are deleted; at least one of --older-than,
+		Long: `Delete the records of finished runs, with their logs and the outputs that have not come to
+a --final. Only runs that all flags choose are deleted; at least one of --older-than,
 --keep-last, --status, --name and --label must be given. A run without a result stays. The
 command asks first; without a terminal it needs --force or --dry-run.`,
 		Example: `  sandbox prune --older-than 30d --dry-run

@@ -107,9 +107,11 @@ func NewRm(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm RUN...",
 		Short: "Delete the records of runs",
-		Long: `Delete the records of runs, with their logs and the outputs that no --final was given
-for. The record of a running program is refused. A run whose record is damaged is ended first,
-with all that the engine has of it. For records by age, number or status see 'sandbox prune'.
+		Long: `Delete the records of runs, with their logs and the outputs that have not come to a --final.
+The record of a running program is refused. So is a run whose outputs have still to come to
+its --final: 'sandbox adopt' moves them there. A run whose record is damaged is
+ended first, with all that the engine has of it. For records by age, number or status see
+'sandbox prune'.
 
 ` + handleHelp,
 		Example: "  sandbox rm 1a2b3c4d5e\n  sandbox rm $(sandbox ls -q --status failed)",
@@ -161,6 +163,8 @@ func whyKept(store *record.Store, id string, err error) error {
 		return err
 	case each.State == record.Lost:
 		return cli.WithHint(err, "its owner is gone; finish the run with: sandbox adopt "+each.ID)
+	case each.State == record.Finished:
+		return cli.WithHint(err, "move them there with: sandbox adopt "+each.ID)
 	}
 	return cli.WithHint(err, "stop it with: sandbox stop "+each.ID)
 }

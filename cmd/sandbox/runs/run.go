@@ -53,11 +53,12 @@ interpreter in the image; - reads a Python script from stdin. Arguments after th
 are the script's.
 
 The program works in a directory that vanishes. It finds the directory of --input,
-read-only, in ./input, and the files it leaves in ./final are collected into the directory
-of --final. That directory is emptied first: files of an earlier run are deleted there,
-anything else is moved aside, into a directory FINAL.before-ID beside it. Only the script
-itself is copied: add a module or a data file with --mount helper.py:helper.py. A program
-that expects its files elsewhere finds them there with --alias.
+read-only, in ./input, and the files it leaves in ./final come to the directory of --final
+at its end. Until then nothing in that directory changes. Files of an earlier run are then
+deleted there, anything else is moved aside, into a directory FINAL.before-ID beside it.
+Only the script itself is copied: add a module or a data file with --mount
+helper.py:helper.py. A program that expects its files elsewhere finds them there with
+--alias.
 
 The exit code is the program's, except: 124 time limit, 125 the sandbox failed or
 refused, 126 and 127 the command cannot be executed or does not exist, 130
