@@ -316,11 +316,13 @@ func (s *Stage) handBack() fsx.HandedBack {
 	return handed
 }
 
-// publish moves the outputs to the ./final of the caller.
+// publish moves the outputs to the ./final of the caller, also if ctx has ended: then some of them may be
+// missing. It does nothing for a run that is left to another process.
 func (s *Stage) publish(ctx context.Context, was *fsx.Identity) {
-	if s.stays {
+	if s.stays || errors.Is(context.Cause(ctx), ErrLeft) {
 		return
 	}
+	ctx = context.WithoutCancel(ctx)
 	warning, err := s.final.publish(ctx, was)
 	if warning != "" {
 		s.Warn("%s", warning)
