@@ -35,7 +35,7 @@ var byPath = map[string][]string{
 // Reasons why a path may be named.
 const (
 	ofRecord  = "a path of the record or the state directory, which no program can write"
-	ofFinal   = "./final itself or the backup beside it: their parent is not the program's"
+	ofFinal   = "./final, or a directory of the run beside it or in it: no program can write there"
 	ofCaller  = "a path that the caller names, or finds in its own directories"
 	ofPorter  = "a path of the porter's own container, which no program sees"
 	ofHarness = "a directory of the harness, which no program can write"
@@ -46,15 +46,15 @@ const (
 var pathCalls = map[string]map[string]string{
 	"sandbox/tree/entry.go":                     {"os.Open": ofRecord},
 	"sandbox/tree/git.go":                       {"os.Lstat": ofCaller},
-	"sandbox/stage/ahead.go":                    {"os.MkdirAll": ofRecord, "os.Open": ofFinal, "os.Remove": ofRecord, "os.Rename": ofFinal, "unix.Lstat": ofFinal, "unix.Stat": ofFinal},
-	"sandbox/stage/backup.go":                   {"filepath.EvalSymlinks": ofFinal, "fsx.Remove": ofFinal, "os.Lstat": ofFinal, "os.Mkdir": ofFinal, "os.Remove": ofFinal},
-	"sandbox/stage/bound.go":                    {"os.Lchown": ofRecord, "os.Lstat": ofRecord, "os.Mkdir": ofRecord, "os.WriteFile": ofRecord},
+	"sandbox/stage/bound.go":                    {"os.Lchown": ofRecord, "os.Mkdir": ofRecord},
 	"sandbox/stage/copies.go":                   {"filepath.WalkDir": ofCaller},
-	"sandbox/stage/final.go":                    {"os.Mkdir": ofFinal, "os.Remove": ofFinal},
+	"sandbox/stage/final.go":                    {"fsx.Remove": ofFinal, "os.Mkdir": ofFinal, "os.Remove": ofFinal, "os.Stat": ofFinal},
 	"sandbox/stage/lock.go":                     {"fsx.LockPath": ofFinal},
 	"sandbox/stage/mounts.go":                   {"os.Chmod": ofRecord, "os.Lstat": ofCaller},
-	"sandbox/stage/reclaim.go":                  {"os.Lstat": ofRecord, "os.ReadDir": ofRecord, "os.Remove": ofRecord, "os.RemoveAll": ofRecord},
-	"sandbox/stage/resume.go":                   {"os.Lstat": ofFinal, "os.Mkdir": ofFinal},
+	"sandbox/stage/note.go":                     {"filepath.EvalSymlinks": ofFinal, "filepath.Glob": ofRecord, "os.Lstat": ofFinal, "os.ReadDir": ofRecord, "os.Remove": ofRecord},
+	"sandbox/stage/publish.go":                  {"fsx.Remove": ofFinal, "os.Lstat": ofFinal, "os.Mkdir": ofFinal, "os.Remove": ofFinal},
+	"sandbox/stage/reclaim.go":                  {"os.Lstat": ofRecord, "os.RemoveAll": ofRecord},
+	"sandbox/stage/resume.go":                   {"os.Mkdir": ofFinal, "os.Remove": ofFinal},
 	"sandbox/stage/script.go":                   {"os.Chmod": ofRecord, "os.OpenFile": ofCaller, "os.Stat": ofCaller, "os.WriteFile": ofRecord},
 	"sandbox/stage/stage.go":                    {"fsx.WriteFile": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord, "os.Remove": ofRecord, "os.RemoveAll": ofRecord},
 	"sandbox/stage/trees.go":                    {"fsx.Remove": ofRecord, "os.Mkdir": ofRecord, "os.OpenFile": ofRecord},
