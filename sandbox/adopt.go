@@ -413,8 +413,7 @@ func (r *Runner) removeLeft(ctx context.Context, id string) error {
 	return nil
 }
 
-// removeAndReclaim removes the run from the engine first, and then its files here, such as its hold on
-// ./final: until its container is gone, its program may run.
+// removeAndReclaim removes the run from the engine first, and then its files here: until its container is gone, its program may run.
 func (r *Runner) removeAndReclaim(ctx context.Context, id string) error {
 	if err := r.removeLeft(ctx, id); err != nil {
 		return err
@@ -430,6 +429,9 @@ func (r *Runner) isOf(id string, labels map[string]string) bool {
 // tidy removes what a controller that died right behind its result has left on the engine.
 func (r *Runner) tidy(ctx context.Context, found record.Record) error {
 	if found.Spec.Job.Keep {
+		if runs, err := r.stillRuns(ctx, found.ID); runs || err != nil {
+			return err
+		}
 		return stage.Publish(ctx, r.store, found.ID)
 	}
 	switch _, err := r.store.Claim(ctx, found.ID, time.Now().Add(deadlineSlack)); {
@@ -443,6 +445,14 @@ func (r *Runner) tidy(ctx context.Context, found record.Record) error {
 		return errors.Join(err, r.disclaim(ctx, found.ID, time.Now())) // somebody else may try
 	}
 	return r.store.Settle(found.ID)
+}
+
+// stillRuns reports whether the engine has a container of a run that has not ended.
+func (r *Runner) stillRuns(ctx context.Context, id string) (bool, error) {
+	containers, err := r.engine.List(ctx)
+	return slices.ContainsFunc(containers, func(c engine.Found) bool {
+		return r.isOf(id, c.Labels) && c.Labels[spec.LabelPart] == "" && !c.Ended
+	}), err
 }
 
 // adoptGPUs takes the lease of the dead controller over.

@@ -765,7 +765,7 @@ func TestAdoptACanceledProgram(t *testing.T) {
 }
 
 // TestAdoptWithoutAJournal: nobody can know how the program ended. What is left of the run is
-// removed, and ./final is handed back with what is in it.
+// removed, and its outputs come to ./final.
 func TestAdoptWithoutAJournal(t *testing.T) {
 	for _, step := range stepsOfARun[1:] { // each has a journal
 		t.Run(step, func(t *testing.T) {

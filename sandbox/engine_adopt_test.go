@@ -99,7 +99,7 @@ func TestEngineAdoptAtEveryStep(t *testing.T) {
 				}
 				info, err := os.Stat(final)
 				require.NoError(t, err)
-				require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final is handed back")
+				require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final stays its owner's")
 				requireNothingLeft(t, testAPI(t), spec.LabelRun+"="+id)
 				orphans, err := r.Store().Orphans()
 				require.NoError(t, err)

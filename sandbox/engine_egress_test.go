@@ -415,7 +415,7 @@ func TestEngineEgressEndsWithItsController(t *testing.T) {
 	require.FileExists(t, filepath.Join(record, "egress", "proxy.sock"))
 	appears := func(name, what string) {
 		require.Eventually(t, func() bool {
-			_, err := os.Stat(filepath.Join(final, name))
+			_, err := os.Stat(filepath.Join(record, "final", name))
 			return err == nil
 		}, 30*time.Second, 10*time.Millisecond, what)
 	}

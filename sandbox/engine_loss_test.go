@@ -243,6 +243,7 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 		req.Command = append(req.Command, "scores")
 	}
 	finished := make(chan struct{})
+	r := e.runner(engine)
 	go func() {
 		defer close(finished)
 		select {
@@ -255,12 +256,15 @@ func (e *privateEngine) runWaiterOn(engine engine.Engine, trouble func(goOn func
 			e.t.Error(err)
 		}
 		trouble(func() {
-			if err := os.WriteFile(filepath.Join(final, "go"), []byte("7\n"), 0o644); err != nil {
+			found, err := r.Record(req.ID)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(found.OutputDir(), "go"), []byte("7\n"), 0o644)
+			}
+			if err != nil {
 				e.t.Error(err)
 			}
 		})
 	}()
-	r := e.runner(engine)
 	r.At(func(step string) {
 		if step == "ended" {
 			e.restarting.Lock()

@@ -251,7 +251,7 @@ os.chmod("final/models", 0)
 	require.NoFileExists(t, filepath.Join(final, "stale.csv"), "final is emptied first")
 	after, err := os.Stat(final)
 	require.NoError(t, err)
-	require.Equal(t, before.Sys().(*syscall.Stat_t).Uid, after.Sys().(*syscall.Stat_t).Uid, "handed back")
+	require.Equal(t, before.Sys().(*syscall.Stat_t).Uid, after.Sys().(*syscall.Stat_t).Uid, "as before")
 	require.NoError(t, filepath.WalkDir(final, func(path string, _ fs.DirEntry, err error) error {
 		require.NoError(t, err)
 		info, err := os.Lstat(path)
@@ -479,7 +479,7 @@ func TestEngineOwnerThatDiesIsCleanedUpAfter(t *testing.T) {
 			requireNothingLeft(t, testAPI(t), spec.LabelRun+"="+id)
 			info, err := os.Stat(final)
 			require.NoError(t, err)
-			require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final is handed back")
+			require.EqualValues(t, os.Getuid(), info.Sys().(*syscall.Stat_t).Uid, "final stays its owner's")
 			require.NoError(t, r.Store().Remove(id))
 		})
 	}

@@ -258,7 +258,7 @@ func (r *Runner) storeOf(c engine.Found) *record.Store {
 	return store
 }
 
-// collectOne removes a container and restores the files that its owner left on disk.
+// collectOne removes a container, and publishes the outputs that its owner left.
 func (r *Runner) collectOne(ctx context.Context, c engine.Found) error {
 	if err := r.engine.Remove(ctx, c.ID); err != nil {
 		return err
@@ -268,13 +268,13 @@ func (r *Runner) collectOne(ctx context.Context, c engine.Found) error {
 	}
 	store := r.storeOf(c)
 	if store == r.store || store.Trusted() == nil {
-		// Its record says whose ./final was.
+		// Its record says where its outputs belong.
 		return stage.Reclaim(store, c.Labels[spec.LabelRun])
 	}
 	return nil // another user's: what its records say is not done for that user
 }
 
-// reclaimLost restores the files of lost runs whose containers are gone.
+// reclaimLost publishes the outputs of lost runs whose containers are gone.
 func (r *Runner) reclaimLost(containers []engine.Found) error {
 	there := map[string]bool{}
 	for _, c := range containers {
@@ -318,7 +318,7 @@ func (r *Runner) recoverFinal(ctx context.Context, final string) error {
 		return nil
 	}
 	res, err := r.adopt(ctx, found, runOptions{}, true)
-	if errors.Is(err, ErrStillRuns) && found.Result != nil {
+	if errors.Is(err, ErrStillRuns) && found.Result != nil && !found.Spec.Job.Keep {
 		err = r.tidy(ctx, found) // nobody waits for the program of a run that was given up
 	}
 	if err == nil || res != nil || errors.Is(err, outcome.ErrOwnerDied) {

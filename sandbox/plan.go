@@ -40,8 +40,8 @@ func (r *Runner) protected() hostpath.Protected {
 
 // filled reports whether a run has filled a directory as its ./final.
 func (r *Runner) filled(dir string) bool {
-	id, _ := stage.FilledLast(r.store, dir)
-	return id != ""
+	last, next := stage.FilledLast(r.store, dir)
+	return last != "" || next != ""
 }
 
 // planned is a Spec with everything that was found out for it.

@@ -161,7 +161,7 @@ func (r *Runner) notPooled(p planned) string {
 		return "" // its ./final is on the engine
 	}
 	if !stage.InRecord(r.store, job.Final) {
-		return "its ./final is on another file system than the state directory"
+		return "its ./final is on another mount than the state directory"
 	}
 	return ""
 }

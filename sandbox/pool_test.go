@@ -138,7 +138,7 @@ func TestAWaitingContainerGivesTheSameResult(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, second.Pool.Waited, second.Pool.Reason)
 	one, two := comparable(t, first), comparable(t, second)
-	one["warnings"], two["warnings"] = len(first.Warnings), len(second.Warnings) // they name the backup
+	one["warnings"], two["warnings"] = len(first.Warnings), len(second.Warnings) // they name a directory of the run
 	require.Equal(t, one["enforced"].(map[string]any)["limits"], two["enforced"].(map[string]any)["limits"])
 	delete(one["enforced"].(map[string]any), "user")
 	delete(two["enforced"].(map[string]any), "user")
@@ -355,7 +355,7 @@ func TestRunsThatNoContainerCanWaitFor(t *testing.T) {
 		"working copy":         {func(req *Request) { req.Trees = []Tree{{Source: tree, Target: "/repo"}} }, "it has working copies"},
 		"kept":                 {func(req *Request) { req.Keep = true }, "its container is kept"},
 		"named":                {func(req *Request) { req.ID = "mine" }, "its ID was chosen by the caller"},
-		"another file system":  {nil, "its ./final is on another file system than the state directory"},
+		"another file system":  {nil, "its ./final is on another mount than the state directory"},
 		"not in the pool":      {func(*Request) {}, errNoneWaits},
 		"also not in the pool": {func(req *Request) { req.Name = "x" }, ""},
 	} {

@@ -28,6 +28,7 @@ import (
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -549,7 +550,17 @@ const lastWords = 2 * time.Second
 var errUnreached = errors.New("the controller ended before the step")
 
 // witness is the file that the program writes to, wherever it is by now.
-func (c *cell) witness() string { return filepath.Join(cmp.Or(c.moved, c.final()), "witness") }
+func (c *cell) witness() string { return c.output("witness") }
+
+// output is a file of the program: in the directory of its run, and at the end in ./final.
+func (c *cell) output(name string) string {
+	for _, dir := range record.OutputDirs(c.record(), c.final(), c.id) {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return filepath.Join(dir, name)
+		}
+	}
+	return filepath.Join(c.final(), name)
+}
 
 // marks returns what the program has written down, without the token of the start.
 func (c *cell) marks() []string {
@@ -684,7 +695,7 @@ func (c *cell) truth() truth {
 	if printed := []float64{0.222, 0.585}; len(t.Scores) < len(printed) {
 		t.Next = printed[len(t.Scores)]
 	}
-	_, err := os.Stat(filepath.Join(c.final(), "answer"))
+	_, err := os.Stat(c.output("answer"))
 	t.Answer = err == nil && (len(t.Scores) > 1 || t.Graceful && t.Ended)
 	return t
 }

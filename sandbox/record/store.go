@@ -590,7 +590,8 @@ func (s *Store) Unpublished(id string) (dir, final string) {
 // Names of the directories of a run beside its ./final, and in it if there is no room beside it.
 const (
 	partialBeside = ".partial-"
-	partialIn     = ".evalbox-partial-"
+	// PartialIn is the beginning of the names in ./final.
+	PartialIn = ".evalbox-partial-"
 )
 
 // OutputDir is the directory that has the outputs of the run at the moment: a directory of the run, until
@@ -605,13 +606,13 @@ func (r Record) OutputDir() string {
 	return cmp.Or(r.Spec.Job.Final, dirs[0])
 }
 
-// OutputDirs are the directories that a run may have its outputs in until they come to its ./final, empty
-// for none: in its record; beside ./final, if entries cannot be moved there from the record; and in
-// ./final, if there is no room beside it.
+// OutputDirs are the directories that a run may have its outputs in until they come to its ./final: one in
+// its record; one beside ./final, if entries cannot be moved there from the record; and one in ./final, if
+// there is no room beside it. A run without a ./final has only the first.
 func OutputDirs(recordDir, final, id string) []string {
 	all := []string{filepath.Join(recordDir, OwnFinal)}
 	if final != "" {
-		all = append(all, final+partialBeside+id, filepath.Join(final, partialIn+id))
+		all = append(all, final+partialBeside+id, filepath.Join(final, PartialIn+id))
 	}
 	return all
 }

@@ -29,12 +29,8 @@ const podGone = "pod_gone: the cluster deleted the pod, and what it held with it
 func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
 	c.endWatch()
 	limits := outputLimits(c.Plan.Job)
-	if c.final.published { // the controller that died had fetched them
-		outputs, skipped, err := collect.Outputs(ctx, c.final.dir, limits, nil)
-		if err != nil {
-			c.Warn("outputs are incomplete: %v", fsx.Cause(err))
-		}
-		return outputs, skipped
+	if c.final.published || c.final.moving { // the controller that died had fetched them
+		return c.listAndPublish(ctx, c.handBack(), nil)
 	}
 	unpacker := archive.NewUnpacker(c.final.root, archive.FinalDir, limits, c.room)
 	unpacker.Resume = c.resumed
@@ -48,11 +44,7 @@ func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, co
 		}
 		c.Warn("outputs are incomplete: %v", fsx.Cause(fetchErr))
 	}
-	c.publish(ctx, c.handBack().Identity)
-	outputs, skipped, err := collect.Outputs(ctx, c.final.outputs(), limits, nil)
-	if err != nil && fetchErr == nil {
-		c.Warn("outputs are incomplete: %v", fsx.Cause(err))
-	}
+	outputs, skipped := c.listAndPublish(ctx, c.handBack(), fetchErr)
 	for i, out := range outputs {
 		if mode, ok := unpacker.Mode(out.Path); ok {
 			outputs[i].Mode = fmt.Sprintf("%04o", mode)

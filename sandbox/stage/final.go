@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/sandbox/record"
@@ -28,13 +29,21 @@ type final struct {
 	path string
 	dir  *os.Root
 	held []io.Closer
-	// made says that this run made ./final, noted that it is on record as the next one that fills it,
-	// and published that ./final has the outputs.
-	made, noted, published bool
+	// made says that this run made ./final.
+	made bool
+	// moving says that a process that died has begun to move the outputs to ./final, and published that
+	// all of them are there.
+	moving, published bool
 	// superseded says that another run has used ./final since.
 	superseded bool
 	// dropped says that the directory of the run was deleted, because its program never started.
 	dropped bool
+	// before is the note of ./final before the note of this run.
+	before finalNote
+	// renamed are the outputs that unreserve renamed, by their old names.
+	renamed []string
+	// told says that a warning has named what was moved aside.
+	told bool
 	// step, for tests, is called behind each change on the disk.
 	step func()
 }
@@ -59,12 +68,16 @@ func openFinal(o Options, recordDir string) (*final, error) {
 		f.out = f.place(recordDir)
 	}
 	if !o.mountedAhead() {
-		if err := os.Mkdir(f.out, 0o755); err != nil {
+		mode := os.FileMode(0o755)
+		if !fsx.Within(f.out, recordDir) {
+			mode = 0o700 // others may see the directories above it
+		}
+		if err := os.Mkdir(f.out, mode); err != nil {
 			return f, record.StateError(f.out, "cannot be made", err)
 		}
 	}
 	var err error
-	if f.root, err = os.OpenRoot(f.out); err != nil {
+	if f.root, err = openReal(f.out); err != nil {
 		return f, record.StateError(f.out, "cannot be opened", err)
 	}
 	return f, f.give(o.Plan)
@@ -83,19 +96,41 @@ func (f *final) hold() error {
 	case !errors.Is(err, fs.ErrExist):
 		return f.pathError("cannot be made", err)
 	}
+	return f.openDir()
+}
+
+// openDir opens ./final and takes the lock of the directory itself.
+func (f *final) openDir() error {
 	if fsx.RealPath(f.path) != f.path { // another program may have had a directory above it
 		return f.pathError("was replaced while the run was prepared", nil)
 	}
-	if f.dir, err = os.OpenRoot(f.path); err != nil {
+	dir, err := openReal(f.path)
+	if err != nil {
 		return f.pathError("cannot be opened", err)
 	}
 	own, err := lockDir(f.path)
 	if err != nil {
 		// A run with another state directory has it.
-		return fmt.Errorf("final %q: %w", f.path, err)
+		return errors.Join(fmt.Errorf("final %q: %w", f.path, err), dir.Close())
 	}
-	f.held = append(f.held, own)
+	f.dir, f.held = dir, append(f.held, own)
 	return nil
+}
+
+// openReal opens a directory, and nothing that a link in its place leads to.
+func openReal(path string) (*os.Root, error) {
+	named, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := root.Stat("."); err != nil || !os.SameFile(named, opened) {
+		return nil, errors.Join(fsx.ErrReplaced, err, root.Close())
+	}
+	return root, nil
 }
 
 func (f *final) pathError(rule string, err error) error {
@@ -107,7 +142,7 @@ func (f *final) mayFill() error {
 	if err := mayWriteIn(f.path); err != nil {
 		return f.pathError("is not writable", err)
 	}
-	names, err := f.content()
+	names, _, err := f.content()
 	switch {
 	case err != nil:
 		return f.pathError("cannot be read", err)
@@ -142,8 +177,8 @@ func (f *final) place(recordDir string) string {
 	return dirs[2]
 }
 
-// InRecord reports whether a run with this ./final, empty for none, has the directory that its program
-// fills in its record. A container can only wait with that.
+// InRecord reports whether the program of a run with this ./final, empty for none, fills a directory of the
+// record. A container that waits has mounted such a directory.
 func InRecord(store *record.Store, final string) bool {
 	return final == "" || fsx.SameMount(existing(store.RunsDir()), existing(final))
 }
@@ -204,6 +239,9 @@ func (f *final) handBack() (fsx.HandedBack, error) {
 	if err := fsx.LetIn(f.out); err != nil {
 		return fsx.HandedBack{}, err
 	}
+	if err := f.unreserve(); err != nil {
+		return fsx.HandedBack{}, err
+	}
 	info, err := f.root.Stat(".")
 	if err != nil {
 		return fsx.HandedBack{}, err
@@ -222,9 +260,29 @@ func (f *final) handBack() (fsx.HandedBack, error) {
 	return fsx.HandBack(f.root, back)
 }
 
+// reserved is the beginning of the names that evalbox gives to directories in ./final.
+const reserved = ".evalbox-"
+
+// unreserve renames outputs that would be taken for directories of evalbox.
+func (f *final) unreserve() error {
+	if f.path == "" || f.moving {
+		return nil
+	}
+	names, err := entries(f.root)
+	for _, name := range names {
+		if err != nil || !strings.HasPrefix(name, reserved) {
+			continue
+		}
+		if err = f.root.Rename(name, "_"+name); err == nil {
+			f.renamed = append(f.renamed, name)
+		}
+	}
+	return err
+}
+
 // outputs is the directory that has the outputs.
 func (f *final) outputs() *os.Root {
-	if f.published && f.dir != nil {
+	if f.published {
 		return f.dir
 	}
 	return f.root

@@ -101,6 +101,9 @@ func (m *mounts) overfull(ctx context.Context) bool {
 	var bytes int64
 	var entries int
 	for _, root := range roots {
+		if root == nil { // ./final was removed behind its outputs
+			continue
+		}
 		b, n := collect.Usage(ctx, root, m.Plan.Job.DiskBytes, maxEntries)
 		bytes, entries = bytes+b, entries+n
 	}
@@ -109,7 +112,7 @@ func (m *mounts) overfull(ctx context.Context) bool {
 }
 
 func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
-	if !m.final.published {
+	if !m.final.published && !m.final.moving {
 		m.bringBack(ctx, "final", m.writtenFinal(), m.final.root)
 	}
 	// First of all: it takes back our access, which the program may have removed.
@@ -117,12 +120,7 @@ func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, co
 	if !limited && m.overfull(ctx) {
 		m.overLimit()
 	}
-	m.publish(ctx, handed.Identity)
-	outputs, skipped, err := collect.Outputs(ctx, m.final.outputs(), outputLimits(m.Plan.Job), handed.Modes)
-	if err != nil {
-		m.Warn("outputs are incomplete: %v", fsx.Cause(err))
-	}
-	return outputs, skipped
+	return m.listAndPublish(ctx, handed, nil)
 }
 
 func (m *mounts) tree(ctx context.Context, _ int, t *workingCopy) (treeState, error) {

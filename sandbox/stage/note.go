@@ -72,23 +72,25 @@ func (f *final) note() error {
 	if f.path == "" {
 		return nil
 	}
-	note := readNote(f.store, f.path)
+	f.before = readNote(f.store, f.path)
+	note := f.before
 	note.Path, note.Next, note.Moving = f.path, f.runID, false
-	f.noted = true
 	return writeNote(f.store, note)
 }
 
 // unnote undoes note.
 func (f *final) unnote() error {
 	note := readNote(f.store, f.path)
-	f.noted = false
-	switch {
-	case note.Next != f.runID:
+	if note.Next != f.runID {
 		return nil
-	case note.RunID == "":
-		return removeNote(f.store, f.path)
 	}
 	note.Next, note.Moving = "", false
+	if f.before.usedBy() != "" && note.RunID == f.before.RunID {
+		note = f.before // another run may have been next
+	}
+	if note.usedBy() == "" {
+		return removeNote(f.store, f.path)
+	}
 	return writeNote(f.store, note)
 }
 
@@ -99,7 +101,7 @@ func FilledLast(store *record.Store, path string) (last, next string) {
 	return note.RunID, note.Next
 }
 
-// Clear empties a ./final without a run, as it is emptied for the outputs of one. The warning
+// Clear empties a ./final without a run. It moves and deletes what a run would. The warning
 // names the directory that content of no run was moved to. A ./final that a run is using is
 // [ErrBusy].
 func Clear(ctx context.Context, store *record.Store, path string) (warning string, err error) {

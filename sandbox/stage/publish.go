@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -55,8 +56,10 @@ func (f *final) publish(ctx context.Context, was *fsx.Identity) (warning string,
 	if note.Next != f.runID {
 		names, err := entries(f.root)
 		switch {
-		case err != nil || len(names) == 0: // its program may never have started
+		case err != nil:
 			return "", err
+		case len(names) == 0: // its program may never have started
+			return "", os.Remove(f.out)
 		case note.RunID != "":
 			f.superseded = true
 			return "", &SupersededError{Final: f.path, Out: f.out, By: note.usedBy()}
@@ -66,7 +69,6 @@ func (f *final) publish(ctx context.Context, was *fsx.Identity) (warning string,
 	if err != nil {
 		return "", err
 	}
-	resumed := note.Moving
 	aside := moving{final: f, ours: !note.Moving && f.leftByEarlierRun(ctx, note), note: note}
 	if !note.Moving {
 		if err := aside.all(); err != nil {
@@ -85,7 +87,7 @@ func (f *final) publish(ctx context.Context, was *fsx.Identity) (warning string,
 		return "", f.pathError("has the outputs, but the directory of the run is left behind", err)
 	}
 	f.mark()
-	if other := aside.settle(ctx, resumed); other != "" {
+	if other := aside.settle(ctx); other != "" {
 		warning = other
 	}
 	f.mark()
@@ -96,7 +98,7 @@ func (f *final) publish(ctx context.Context, was *fsx.Identity) (warning string,
 	if err := writeNote(f.store, finalNote{Path: f.path, RunID: f.runID, Left: left}); err != nil {
 		return "", err
 	}
-	f.published, f.noted = true, false
+	f.published = true
 	return warning, nil
 }
 
@@ -119,10 +121,11 @@ func (f *final) empty(ctx context.Context) (warning string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return aside.settle(ctx, false), nil
+	return aside.settle(ctx), nil
 }
 
-// reopen makes ./final again if it was removed during the run.
+// reopen makes ./final again if it was removed during the run. It refuses anything else in its place: who
+// owns a directory above may have put it there.
 func (f *final) reopen() (warning string, err error) {
 	info, err := os.Lstat(f.path)
 	switch {
@@ -136,38 +139,32 @@ func (f *final) reopen() (warning string, err error) {
 	case !info.IsDir():
 		return "", f.pathError("was replaced by "+fsx.Kind(info.Mode().Type()), nil)
 	case f.dir != nil:
-		if opened, err := f.dir.Stat("."); err == nil && os.SameFile(opened, info) {
-			return "", nil
+		if opened, err := f.dir.Stat("."); err != nil || !os.SameFile(opened, info) {
+			return "", f.pathError("was replaced by another directory", nil)
 		}
-		warning = fmt.Sprintf("final %q was replaced during the run by another directory, which has the outputs now", f.path)
+		return "", nil
 	}
-	dir, err := os.OpenRoot(f.path)
-	if err != nil {
-		return "", f.pathError("cannot be opened", err)
-	}
-	lock, err := lockDir(f.path)
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("final %q: %w", f.path, err), dir.Close())
-	}
-	f.held = append(f.held, lock)
 	if f.dir != nil {
 		_ = f.dir.Close() // nothing was written
 	}
-	f.dir = dir
-	return warning, nil
+	return warning, f.openDir()
 }
 
 // inside is the directory for the outputs in ./final itself.
 func (f *final) inside() string { return record.OutputDirs("", f.path, f.runID)[2] }
 
-// content lists what ./final holds, without the directories of this run.
-func (f *final) content() ([]string, error) {
-	names, err := entries(f.dir)
-	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(f.own(), name) }), err
+// content lists what ./final holds, without the directories of runs.
+func (f *final) content() (names, own []string, err error) {
+	names, err = entries(f.dir)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		ours := strings.HasPrefix(name, record.PartialIn) || name == beforeIn+f.runID
+		if ours {
+			own = append(own, name)
+		}
+		return ours
+	})
+	return names, own, err
 }
-
-// own are the directories of this run in ./final.
-func (f *final) own() []string { return []string{filepath.Base(f.inside()), beforeIn + f.runID} }
 
 // moveIn moves the outputs to ./final. It returns their identity, which a copy changes.
 func (f *final) moveIn(ctx context.Context, aside *moving, was *fsx.Identity) (*fsx.Identity, error) {
@@ -180,31 +177,41 @@ func (f *final) moveIn(ctx context.Context, aside *moving, was *fsx.Identity) (*
 		return was, err
 	}
 	f.mark()
-	if was, err = f.copyTo(ctx, f.inside()); err != nil {
-		return was, errors.Join(err, fsx.Remove(f.inside()))
+	if was, err = f.copyIn(ctx); err != nil {
+		return was, err
 	}
 	return was, f.moveAll(aside)
 }
 
-// copyTo copies the outputs to another directory, which is the directory of the run then.
-func (f *final) copyTo(ctx context.Context, dir string) (*fsx.Identity, error) {
-	if err := fsx.Remove(dir); err != nil { // a process may have died here
+// copyIn copies the outputs to a directory in ./final. The copy is the directory of the run from then on.
+func (f *final) copyIn(ctx context.Context) (*fsx.Identity, error) {
+	making, old, was := f.inside()+".copy", f.out, f.root
+	if err := fsx.Remove(making); err != nil { // a process may have died here
 		return nil, err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := os.Mkdir(making, 0o700); err != nil {
 		return nil, err
 	}
-	to, err := os.OpenRoot(dir)
-	if err == nil {
-		err = disk.CopyOut(ctx, f.root, to)
-	}
+	to, err := openReal(making)
 	if err != nil {
 		return nil, err
 	}
-	old, root := f.out, f.root
-	f.out, f.root = dir, to
-	handed, err := f.handBack()
-	return handed.Identity, errors.Join(err, root.Close(), fsx.Remove(old))
+	f.root, f.out = to, making
+	var handed fsx.HandedBack
+	if err = disk.CopyOut(ctx, was, to); err == nil {
+		handed, err = f.handBack()
+	}
+	f.mark()
+	if err == nil {
+		err = os.Rename(making, f.inside()) // from here on, this is what another process finds first
+	}
+	if err != nil {
+		f.root, f.out = was, old
+		return nil, errors.Join(err, to.Close(), fsx.Remove(making))
+	}
+	f.out = f.inside()
+	f.mark()
+	return handed.Identity, errors.Join(was.Close(), fsx.Remove(old))
 }
 
 func (f *final) moveAll(aside *moving) error {
@@ -256,7 +263,7 @@ type moving struct {
 // all moves everything. What appears meanwhile was left by no run.
 func (m *moving) all() error {
 	for first := true; ; first = false {
-		names, err := m.content()
+		names, _, err := m.content()
 		if err != nil || len(names) == 0 {
 			return err
 		}
@@ -278,24 +285,36 @@ func (m *moving) some(names []string) error {
 		}
 		m.to = to
 	}
-	return fsx.InRoot(m.to, func(to *os.Root) error {
-		return between(m.dir, to, func(from, to *os.File) error {
-			for _, name := range names {
-				if err := fsx.Move(from, to, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return fmt.Errorf("%w (some of it may be in %s)", err, m.to)
-				}
-				m.mark()
+	to, err := openReal(m.to)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if info, err := to.Stat("."); err != nil || !isOwn(info) {
+		return errors.Join(fmt.Errorf("%s belongs to another user", m.to), err)
+	}
+	return between(m.dir, to, func(from, to *os.File) error {
+		for _, name := range names {
+			if err := fsx.Move(from, to, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%w (some of it may be in %s)", err, m.to)
 			}
-			return nil
-		})
+			m.mark()
+		}
+		return nil
 	})
 }
 
-// settle deletes what was moved aside if it is what the earlier run left. Otherwise it says where it is.
-// resumed says that a process that died may have moved it.
-func (m *moving) settle(ctx context.Context, resumed bool) (warning string) {
+// isOwn reports whether a directory belongs to this process's user.
+func isOwn(info os.FileInfo) bool {
+	uid, _, known := fsx.OwnerOf(info)
+	return known && uid == os.Geteuid()
+}
+
+// settle deletes what was moved aside if it is what the earlier run left. Otherwise it says where it is,
+// once. A process that died may have moved it.
+func (m *moving) settle(ctx context.Context) (warning string) {
 	for _, to := range []string{m.path + beforeBeside + m.runID, filepath.Join(m.path, beforeIn+m.runID)} {
-		if resumed && fsx.IsRealDir(to) {
+		if fsx.IsRealDir(to) && !m.told {
 			m.to = to
 		}
 	}
@@ -310,6 +329,7 @@ func (m *moving) settle(ctx context.Context, resumed bool) (warning string) {
 			return nil
 		}) // one that cannot be read stays
 	}
+	m.told = !still
 	if !still {
 		return fmt.Sprintf("files were in final before that no run had left there: they are now in %s", m.to)
 	}
@@ -328,7 +348,11 @@ func (f *final) leftByEarlierRun(ctx context.Context, note finalNote) bool {
 	if state, err := f.store.State(note.RunID); err != nil || state != record.Finished {
 		return false
 	}
-	now, err := fsx.Identify(ctx, f.dir, maxEntries, f.own()...)
+	_, own, err := f.content()
+	if err != nil {
+		return false
+	}
+	now, err := fsx.Identify(ctx, f.dir, maxEntries, own...)
 	return err == nil && now != nil && *now == *note.Left
 }
 

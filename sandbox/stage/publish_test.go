@@ -61,13 +61,26 @@ func (p *publishing) journal(t *testing.T) {
 // write makes outputs, as the program's user.
 func (p *publishing) write(t *testing.T, files map[string]string) {
 	t.Helper()
-	treetest.Write(t, p.Out(), files)
+	treetest.Write(t, p.Stage.final.out, files)
 	if treetest.IsRoot() {
-		require.NoError(t, filepath.WalkDir(p.Out(), func(path string, _ os.DirEntry, err error) error {
+		require.NoError(t, filepath.WalkDir(p.Stage.final.out, func(path string, _ os.DirEntry, err error) error {
 			require.NoError(t, err)
 			return os.Lchown(path, 64646, 64646)
 		}))
 	}
+}
+
+// elsewhere moves the directory of the run to the record, from where nothing can be moved to ./final: as if
+// the file system moved nothing.
+func (p *publishing) elsewhere(t *testing.T) {
+	t.Helper()
+	from, to := p.Stage.final.out, filepath.Join(p.Dir, record.OwnFinal)
+	files := contents(t, from)
+	require.NoError(t, p.Stage.final.root.Close())
+	require.NoError(t, os.RemoveAll(from))
+	require.NoError(t, os.Mkdir(to, 0o755))
+	p.Stage.final.out, p.Stage.final.root = to, treetest.Root(t, to)
+	p.write(t, files)
 }
 
 // end collects the outputs, as the end of a run does, and returns their names.
@@ -144,7 +157,7 @@ func TestPublish(t *testing.T) {
 			was, _ := os.Lstat(final) // missing: nil
 			require.Equal(t, c.place == 0, InRecord(store, final))
 			p := publishingTo(t, store, "r1", final)
-			require.Equal(t, record.OutputDirs(p.Dir, final, "r1")[c.place], p.Out())
+			require.Equal(t, record.OutputDirs(p.Dir, final, "r1")[c.place], p.Stage.final.out)
 			p.write(t, map[string]string{"model": "new", "logs/a": "new"})
 			before := contents(t, final)
 			delete(before, ".evalbox-partial-r1/model")
@@ -157,7 +170,7 @@ func TestPublish(t *testing.T) {
 			require.Equal(t, []string{"logs/a", "model"}, p.end(t))
 			require.True(t, p.Published())
 			require.Equal(t, map[string]string{"model": "new", "logs/a": "new"}, contents(t, final))
-			require.NoDirExists(t, p.Out())
+			require.NoDirExists(t, p.Stage.final.out)
 			if c.content != nil {
 				require.Equal(t, c.content, contents(t, final+".before-r1"))
 				require.Equal(t, []string{"files were in final before that no run had left there: they are now in " + final + ".before-r1"}, p.warnings)
@@ -204,6 +217,9 @@ func TestDeathWhilePublishing(t *testing.T) {
 				c.make(t, final)
 				p := publishingTo(t, store, "r1", final)
 				p.write(t, map[string]string{"model": "new", "logs/a": "new", "z": "new"})
+				if c.place == 1 && steps%3 == 0 {
+					p.elsewhere(t)
+				}
 				left := steps
 				p.Stage.final.step = func() {
 					if left--; left == 0 {
@@ -255,7 +271,7 @@ func TestPublishWhatChanged(t *testing.T) {
 		"replaced": {func(t *testing.T, final string) {
 			require.NoError(t, os.Rename(final, final+".moved"))
 			treetest.Write(t, final, map[string]string{"theirs": "x"})
-		}, "files were in final before that no run had left there", false, map[string]string{"theirs": "x"}},
+		}, "was replaced by another directory: the outputs are in ", true, nil},
 		"a file in its place": {func(t *testing.T, final string) {
 			require.NoError(t, os.RemoveAll(final))
 			require.NoError(t, os.WriteFile(final, []byte("theirs"), 0o600))
@@ -287,9 +303,9 @@ func TestPublishWhatChanged(t *testing.T) {
 			require.Contains(t, strings.Join(p.warnings, "\n"), c.warning)
 			require.Equal(t, !c.stays, p.Published())
 			if c.stays {
-				require.Equal(t, map[string]string{"model": "new"}, contents(t, p.Out()))
-				require.Contains(t, strings.Join(p.warnings, "\n"), p.Out()+"; move them with: sandbox adopt r1")
-				require.NoError(t, os.Remove(final))
+				require.Equal(t, map[string]string{"model": "new"}, contents(t, p.Stage.final.out))
+				require.Contains(t, strings.Join(p.warnings, "\n"), p.Stage.final.out+"; move them with: sandbox adopt r1")
+				require.NoError(t, fsx.Remove(final))
 				require.NoError(t, Publish(t.Context(), store, "r1"))
 			}
 			require.Equal(t, map[string]string{"model": "new"}, contents(t, final))
@@ -310,18 +326,13 @@ func TestPublishOnAFullDisk(t *testing.T) {
 	treetest.MountTmpfs(t, disk, "size=2m")
 	final := filepath.Join(disk, "out")
 	p := publishingTo(t, store, "r1", final)
-	// As if ./final were of another mount only at the end.
-	require.NoError(t, os.Remove(p.Out()))
-	p.Stage.final.out = filepath.Join(p.Dir, record.OwnFinal)
-	require.NoError(t, os.Mkdir(p.Out(), 0o755))
-	require.NoError(t, p.Stage.final.root.Close())
-	p.Stage.final.root = treetest.Root(t, p.Out())
+	p.elsewhere(t)
 	p.write(t, map[string]string{"model": strings.Repeat("x", 4<<20)})
 	filler := filepath.Join(disk, "filler")
 	require.NoError(t, os.WriteFile(filler, make([]byte, 1<<20), 0o600))
 	require.Equal(t, []string{"model"}, p.end(t))
 	require.False(t, p.Published())
-	require.Contains(t, strings.Join(p.warnings, "\n"), "no space left on device: the outputs are in "+p.Out())
+	require.Contains(t, strings.Join(p.warnings, "\n"), "no space left on device: the outputs are in "+p.Stage.final.out)
 	require.Empty(t, treetest.Everything(t, final))
 	require.ErrorIs(t, Publish(t.Context(), store, "r1"), unix.ENOSPC)
 
@@ -329,8 +340,67 @@ func TestPublishOnAFullDisk(t *testing.T) {
 	require.NoError(t, Publish(t.Context(), store, "r1"))
 	require.NoError(t, Publish(t.Context(), store, "r1"))
 	require.Equal(t, []string{"model"}, treetest.Everything(t, final))
-	require.NoDirExists(t, p.Out())
+	require.NoDirExists(t, p.Stage.final.out)
 	require.Equal(t, "r1", LeftBy(t.Context(), store, final))
+}
+
+// TestNamesOfEvalbox: a program knows the ID of its run, and may use names that evalbox gives to
+// directories in ./final.
+func TestNamesOfEvalbox(t *testing.T) {
+	store, final := recordtest.Open(t), filepath.Join(t.TempDir(), "out")
+	p := publishingTo(t, store, "r1", final)
+	p.write(t, map[string]string{"model": "x", ".evalbox-partial-r1/trap": "x", ".evalbox-before-r1": "x"})
+	require.Equal(t, []string{"_.evalbox-before-r1", "_.evalbox-partial-r1/trap", "model"}, p.end(t))
+	require.Len(t, p.warnings, 2)
+	require.Equal(t, map[string]string{"_.evalbox-before-r1": "x", "_.evalbox-partial-r1/trap": "x", "model": "x"}, contents(t, final))
+	found, err := store.Load("r1")
+	require.NoError(t, err)
+	require.Equal(t, final, found.OutputDir())
+	require.Equal(t, "r1", LeftBy(t.Context(), store, final))
+}
+
+// TestLinksBesideFinal: who may write beside ./final cannot lead files elsewhere.
+func TestLinksBesideFinal(t *testing.T) {
+	store, base := recordtest.Open(t), t.TempDir()
+	final, elsewhere := filepath.Join(base, "out"), t.TempDir()
+	treetest.Write(t, final, map[string]string{"mine": "x"})
+	p := publishingTo(t, store, "r1", final)
+	p.write(t, map[string]string{"model": "x"})
+	require.NoError(t, os.Symlink(elsewhere, final+".before-r1"))
+	require.Equal(t, []string{"model"}, p.end(t))
+	require.False(t, p.Published())
+	require.Empty(t, treetest.Everything(t, elsewhere))
+	require.Equal(t, map[string]string{"mine": "x"}, contents(t, final))
+	require.NoError(t, os.Remove(final+".before-r1"))
+	require.NoError(t, Publish(t.Context(), store, "r1"))
+	require.Equal(t, map[string]string{"model": "x"}, contents(t, final))
+
+	// A directory above it that is a link now.
+	above := filepath.Join(base, "above")
+	require.NoError(t, os.Mkdir(above, 0o755))
+	final = filepath.Join(above, "out")
+	p = publishingTo(t, store, "r2", final)
+	p.write(t, map[string]string{"model": "x"})
+	require.NoError(t, os.Rename(above, above+".moved"))
+	require.NoError(t, os.Symlink(elsewhere, above))
+	require.Equal(t, []string{"model"}, p.end(t))
+	require.False(t, p.Published())
+	require.NotContains(t, treetest.Everything(t, elsewhere), "out/model")
+}
+
+// TestARunThatNeverStarts leaves the note as it was: the outputs of the run before may have still to come.
+func TestARunThatNeverStarts(t *testing.T) {
+	store, final := recordtest.Open(t), filepath.Join(t.TempDir(), "out")
+	waits := publishingTo(t, store, "r1", final)
+	waits.write(t, map[string]string{"model": "x"})
+	require.NoError(t, waits.Close())
+	p := publishingTo(t, store, "r2", final)
+	require.NoError(t, p.Rollback())
+	require.NoError(t, p.Close())
+	_, next := FilledLast(store, final)
+	require.Equal(t, "r1", next)
+	require.NoError(t, Publish(t.Context(), store, "r1"))
+	require.Equal(t, map[string]string{"model": "x"}, contents(t, final))
 }
 
 // TestSuperseded: the outputs of a run that is finished late do not replace those of a later run.
@@ -344,13 +414,13 @@ func TestSuperseded(t *testing.T) {
 	p.end(t)
 	require.NoError(t, Publish(t.Context(), store, "r1"))
 	require.Equal(t, map[string]string{"model": "new"}, contents(t, final))
-	require.Equal(t, map[string]string{"model": "dead"}, contents(t, dead.Out()))
+	require.Equal(t, map[string]string{"model": "dead"}, contents(t, dead.Stage.final.out))
 	again := &publishing{}
 	var err error
 	again.Stage, err = Resume(again.options(store, dead.Plan), nil, true)
 	require.NoError(t, err)
 	require.Equal(t, []string{"model"}, again.end(t))
-	require.Equal(t, []string{fmt.Sprintf("run r2 has used final %q since: the outputs are in %s", final, dead.Out())}, again.warnings)
+	require.Equal(t, []string{fmt.Sprintf("run r2 has used final %q since: the outputs are in %s", final, dead.Stage.final.out)}, again.warnings)
 }
 
 // TestEmptyBeforeTheStart is what the harness for scripts asks for (EX-002).

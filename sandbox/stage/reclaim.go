@@ -98,7 +98,9 @@ func reclaimImage(ctx context.Context, recordDir string, f *final) error {
 	if err != nil || image == nil {
 		return err
 	}
-	err = fsx.InRoot(filepath.Join(image.Dir, record.OwnFinal), func(from *os.Root) error { return copyOut(ctx, from, f.root) })
+	if !f.moving {
+		err = fsx.InRoot(filepath.Join(image.Dir, record.OwnFinal), func(from *os.Root) error { return copyOut(ctx, from, f.root) })
+	}
 	for i := 0; err == nil; i++ {
 		inside, live := filepath.Join(image.Dir, strconv.Itoa(i)), record.LiveTree(recordDir, i)
 		if _, gone := os.Lstat(inside); errors.Is(gone, fs.ErrNotExist) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/result"
@@ -72,44 +73,40 @@ func reopenFinal(store *record.Store, id, path string) (*final, error) {
 			return f, err
 		}
 		f.held = append(f.held, lock)
-		last, _ := FilledLast(store, path)
-		f.published = last == id
+		note := readNote(store, path)
+		f.published, f.moving = note.RunID == id && note.Next != id, note.Next == id && note.Moving
 		if fsx.IsRealDir(path) {
-			_, err = f.reopen()
-		} else if f.published {
-			err = f.pathError("with the outputs is gone", nil)
+			err = f.openDir()
 		}
-		if err != nil {
+		if err != nil || f.published {
 			return f, err
 		}
 	}
-	for _, out := range record.OutputDirs(recordDir, path, id) {
+	// A copy in ./final is whole, and the directory that it was copied from may be half deleted.
+	for _, out := range slices.Backward(record.OutputDirs(recordDir, path, id)) {
 		if !fsx.IsRealDir(out) {
 			continue
 		}
-		f.out = out
-		if f.published {
-			return f, os.Remove(out) // it is empty
+		if f.root != nil {
+			return f, fsx.Remove(out)
 		}
+		f.out = out
 		// The program may have closed it.
-		if err := fsx.LetIn(out); err != nil {
+		err := fsx.LetIn(out)
+		if err == nil {
+			f.root, err = openReal(out)
+		}
+		if err != nil {
 			return f, record.StateError(out, "cannot be opened", err)
+		}
+	}
+	if f.root == nil && f.moving { // all of them have moved
+		if err := os.Mkdir(f.out, 0o700); err != nil {
+			return f, record.StateError(f.out, "cannot be made", err)
 		}
 		var err error
-		if f.root, err = os.OpenRoot(out); err != nil {
-			return f, record.StateError(out, "cannot be opened", err)
-		}
-		return f, nil
-	}
-	if path != "" && !f.published {
-		if note := readNote(store, path); note.Next == id && note.Moving { // all of them have moved
-			if err := os.Mkdir(f.out, 0o700); err != nil {
-				return f, record.StateError(f.out, "cannot be made", err)
-			}
-			var err error
-			f.root, err = os.OpenRoot(f.out)
-			return f, err
-		}
+		f.root, err = os.OpenRoot(f.out)
+		return f, err
 	}
 	return f, nil
 }

@@ -297,9 +297,6 @@ func (s *Stage) Begin(ctx context.Context) error {
 	return err
 }
 
-// Out is the directory of the run that has its outputs until they are published.
-func (s *Stage) Out() string { return s.final.out }
-
 // Rollback deletes the outputs of a run whose program never started. There is nothing in them.
 func (s *Stage) Rollback() error { return errors.Join(s.closeImage(), s.final.drop()) }
 
@@ -313,17 +310,41 @@ func (s *Stage) handBack() fsx.HandedBack {
 	if handed.Unlisted > 0 {
 		s.Warn("final holds %d entries with more extended attributes than can be listed: they keep them", handed.Unlisted)
 	}
+	for _, name := range s.final.renamed {
+		s.Warn("%s in final has a name that evalbox uses: it is called _%s now", name, name)
+	}
 	return handed
 }
 
-// publish moves the outputs to the ./final of the caller, also if ctx has ended: then some of them may be
-// missing. It does nothing for a run that is left to another process.
+// listAndPublish lists the outputs, and moves them to the ./final of the caller, also if ctx has ended:
+// then some of them may be missing. Those of which a process that died has moved some are moved first.
+// It moves nothing for a run that is left to another process. told is an error that a warning has named.
+func (s *Stage) listAndPublish(ctx context.Context, handed fsx.HandedBack, told error) ([]result.Output, collect.SkipList) {
+	begun := s.final.moving
+	if begun {
+		s.publish(ctx, handed.Identity)
+	}
+	root := s.final.outputs()
+	if root == nil {
+		s.Warn("the outputs are gone from %s", s.final.path)
+		return nil, collect.SkipList{}
+	}
+	outputs, skipped, err := collect.Outputs(ctx, root, outputLimits(s.Plan.Job), handed.Modes)
+	if err != nil && told == nil {
+		s.Warn("outputs are incomplete: %v", fsx.Cause(err))
+	}
+	if !begun {
+		s.publish(ctx, handed.Identity)
+	}
+	return outputs, skipped
+}
+
+// publish moves the outputs to the ./final of the caller.
 func (s *Stage) publish(ctx context.Context, was *fsx.Identity) {
 	if s.stays || errors.Is(context.Cause(ctx), ErrLeft) {
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	warning, err := s.final.publish(ctx, was)
+	warning, err := s.final.publish(context.WithoutCancel(ctx), was)
 	if warning != "" {
 		s.Warn("%s", warning)
 	}

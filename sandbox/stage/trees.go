@@ -222,7 +222,7 @@ type Left struct {
 }
 
 // mayStillRun says why the outputs of a lost run are not collected.
-const mayStillRun = "the program may still run: its outputs were not collected; they are in %s; collect them with: sandbox adopt %s"
+const mayStillRun = "the program may still run: its outputs were not collected. They stay in %s until: sandbox adopt %s"
 
 // ErrLeft is the cause of a context of [Stage.Collect] when another process is to collect instead. The
 // results of this call are not used.
@@ -352,8 +352,7 @@ func (s *Stage) collectedBefore(i int) (changed result.Tree, ok bool) {
 	return changed, true
 }
 
-// own gives what a program has written in the record to this process's user, as ./final is
-// handed back: the program's user may be that of another run later.
+// own gives what a program has written in the record to this process's user: the program's user may be that of another run later.
 func (s *Stage) own(dir string) {
 	uid, _, err := numericUser(s.Plan.Class.UserOnHost())
 	if s.Copied() || err != nil {

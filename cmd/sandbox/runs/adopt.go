@@ -28,7 +28,7 @@ the result, as 'sandbox run' would have done. The result says that it was recove
 
 Ctrl-C asks the program to end and keeps its outputs. A second Ctrl-C, at least a second
 later, ends it at once. A run whose process lives is refused. A program that was never
-started has a result that says so, and ./final is as it was before.
+started has a result that says so, and its ./final does not change.
 
 Outputs that could not come to the directory of --final, for example because its disk was
 full, are moved there, also for a run that has its result.
