@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
@@ -540,7 +541,7 @@ func (r *Runner) finishEnded(ctx context.Context, report *GCReport) (unfinished 
 			is.Reason = done.Result.Explanation
 			report.Finished = append(report.Finished, is)
 			var outputs *stage.UnpublishedError
-			if errors.As(done.Err, &outputs) {
+			if errors.As(done.Err, &outputs) && !errors.Is(done.Err, fsx.ErrReplaced) {
 				unpublished = append(unpublished, outputs)
 			}
 		case done.Settled():

@@ -29,6 +29,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox"
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/engine/docker"
+	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
@@ -381,8 +382,13 @@ func (e *privateEngine) process() (pid, shim int) {
 
 // gone returns once the waiter is about to exit.
 func (e *privateEngine) gone() {
+	store, err := record.Open(filepath.Join(e.dir, "state"))
+	require.NoError(e.t, err)
 	require.Eventually(e.t, func() bool {
-		_, err := os.Lstat(filepath.Join(e.dir, "final", "gone"))
+		found, err := store.Get("waiter")
+		if err == nil {
+			_, err = os.Lstat(filepath.Join(found.OutputDir(), "gone"))
+		}
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 }

@@ -108,6 +108,8 @@ func TestFinalThatIsReplacedDuringARun(t *testing.T) {
 	require.FileExists(t, filepath.Join(found.OutputDir(), "model"))
 	_, err = r.Adopt(t.Context(), "r1")
 	require.ErrorContains(t, err, "was replaced by a file")
+	_, err = r.GC(t.Context(), GCOptions{})
+	require.NoError(t, err, "only the user can make room")
 	require.NoError(t, os.Remove(out))
 	_, err = r.Adopt(t.Context(), "r1")
 	require.NoError(t, err)

@@ -15,6 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalbox/evalbox/sandbox/record"
 )
 
 // A step is a point in the life of a run that can be seen from outside. A step with a call
@@ -432,8 +434,17 @@ func signalContainer(name string) func(context.Context, *cell) error {
 }
 
 // deleteRecord deletes the record while its files may still be made.
+// deleteRecord deletes the record without the directory that the program fills, in which its witness is.
 func deleteRecord(ctx context.Context, c *cell) error {
-	return until(ctx, stepPatience, "the record to be deleted", func() bool { return os.RemoveAll(c.record()) == nil })
+	return until(ctx, stepPatience, "the record to be deleted", func() bool {
+		entries, err := os.ReadDir(c.record())
+		for _, entry := range entries {
+			if entry.Name() != record.OwnFinal {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(c.record(), entry.Name())))
+			}
+		}
+		return err == nil
+	})
 }
 
 func deleteOf(name string) func(context.Context, *cell) error {

@@ -41,6 +41,13 @@ func (e *UnpublishedError) Error() string {
 
 func (e *UnpublishedError) Unwrap() error { return e.Err }
 
+// replacedError is an [fsx.ErrReplaced] of a ./final: only its owner can make room for the outputs.
+type replacedError struct{ error }
+
+func (e *replacedError) Is(target error) bool { return target == fsx.ErrReplaced }
+
+func (e *replacedError) Unwrap() error { return e.error }
+
 // publish moves the outputs of the run to its ./final, which stays the same directory. What lay there
 // before is deleted if it is exactly what the run left that filled ./final last (EX-002). Anything
 // else moves to a directory beside ./final, which the warning names. was is the identity of the
@@ -137,10 +144,10 @@ func (f *final) reopen() (warning string, err error) {
 	case err != nil:
 		return "", f.pathError("cannot be read", err)
 	case !info.IsDir():
-		return "", f.pathError("was replaced by "+fsx.Kind(info.Mode().Type()), nil)
+		return "", &replacedError{f.pathError("was replaced by "+fsx.Kind(info.Mode().Type()), nil)}
 	case f.dir != nil:
 		if opened, err := f.dir.Stat("."); err != nil || !os.SameFile(opened, info) {
-			return "", f.pathError("was replaced by another directory", nil)
+			return "", &replacedError{f.pathError("was replaced by another directory", nil)}
 		}
 		return "", nil
 	}
