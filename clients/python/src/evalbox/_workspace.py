@@ -72,7 +72,7 @@ class Files:
         """Takes over what a run left. One whose processes may still be there changes nothing."""
         new = self._next / "files"
         if result.container_left and _is(self._next, stat.S_ISDIR):
-            self._next.rename(tempfile.mkdtemp(dir=self._root))  # only deleted, at the end: outputs may still come there
+            self._next.rename(tempfile.mkdtemp(dir=self._root))  # deleted at the end: outputs may still come there
         elif _is(new, stat.S_ISDIR):
             _open_modes(new)
             self._files.rename(self._old)
