@@ -48,7 +48,7 @@ var pathCalls = map[string]map[string]string{
 	"sandbox/tree/git.go":                       {"os.Lstat": ofCaller},
 	"sandbox/stage/bound.go":                    {"os.Lchown": ofRecord, "os.Mkdir": ofRecord},
 	"sandbox/stage/copies.go":                   {"filepath.WalkDir": ofCaller},
-	"sandbox/stage/final.go":                    {"fsx.Remove": ofFinal, "os.Lstat": ofFinal, "os.Mkdir": ofFinal, "os.Remove": ofFinal, "os.Stat": ofFinal},
+	"sandbox/stage/final.go":                    {"fsx.Remove": ofFinal, "os.Mkdir": ofFinal, "os.Remove": ofFinal, "os.Stat": ofFinal},
 	"sandbox/stage/lock.go":                     {"fsx.LockPath": ofFinal},
 	"sandbox/stage/mounts.go":                   {"os.Chmod": ofRecord, "os.Lstat": ofCaller},
 	"sandbox/stage/note.go":                     {"filepath.EvalSymlinks": ofFinal, "filepath.Glob": ofRecord, "os.Lstat": ofFinal, "os.ReadDir": ofRecord, "os.Remove": ofRecord},

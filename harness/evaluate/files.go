@@ -176,27 +176,27 @@ func CleanOutputDirectory(base string) error {
 	if err := makeFinal(base); err != nil {
 		return err
 	}
-	err := fsx.InRoot(final, func(root *os.Root) error {
-		// The directory that was opened is the one that makeFinal looked at, and not the target of
-		// a link that took its place.
-		opened, openErr := root.Stat(".")
-		named, nameErr := os.Lstat(final)
-		if err := errors.Join(openErr, nameErr); err != nil || !os.SameFile(opened, named) {
-			return errors.Join(fsx.ErrReplaced, err)
-		}
-		lock, err := fsx.Lock(root) // as a run does while it has its ./final
-		if errors.Is(err, fsx.ErrLocked) {
-			return sandbox.ErrBusy
-		}
-		if err != nil {
-			return err
-		}
-		return errors.Join(fsx.Empty(root), lock.Close())
-	})
-	if err != nil {
+	if err := emptyUnused(final); err != nil {
 		return unusable("final", final, "cannot be emptied", err)
 	}
 	return nil
+}
+
+// emptyUnused empties a directory under the lock that a run has on its ./final.
+func emptyUnused(final string) error {
+	root, err := fsx.OpenRealDir(final)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	lock, err := fsx.Lock(root)
+	switch {
+	case errors.Is(err, fsx.ErrLocked):
+		return sandbox.ErrBusy
+	case err != nil:
+		return err
+	}
+	return errors.Join(fsx.Empty(root), lock.Close())
 }
 
 // CheckWorkingDirectory refuses a path that is not a working directory, in which the outputs of a

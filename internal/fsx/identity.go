@@ -118,7 +118,7 @@ func (i *identifier) identity() *Identity {
 	return &Identity{Entries: i.entries, Tree: i.tree.sum(), Moved: i.moved.sum()}
 }
 
-// hashes are those of entries.
+// hashes are the hashes of entries.
 type hashes [][sha256.Size]byte
 
 func (h *hashes) add(text []byte) { *h = append(*h, sha256.Sum256(text)) }

@@ -177,14 +177,37 @@ func openDir(dir *os.Root, name string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, err := below.Stat(".")
-	if err == nil && !os.SameFile(named, opened) {
+	return sameDir(below, named, name)
+}
+
+// OpenRealDir opens a directory, and nothing that a link in its place leads to. Links on the way are
+// followed. Anything else is a [*NotDirectoryError]; a directory that is replaced while it is opened is
+// [ErrReplaced].
+func OpenRealDir(path string) (*os.Root, error) {
+	named, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !named.IsDir() {
+		return nil, openError(path, &NotDirectoryError{named.Mode().Type()})
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return sameDir(root, named, path)
+}
+
+// sameDir closes an opened directory that is not the listed one.
+func sameDir(opened *os.Root, listed fs.FileInfo, name string) (*os.Root, error) {
+	info, err := opened.Stat(".")
+	if err == nil && !os.SameFile(listed, info) {
 		err = openError(name, ErrReplaced)
 	}
 	if err != nil {
-		return nil, errors.Join(err, below.Close())
+		return nil, errors.Join(err, opened.Close())
 	}
-	return below, nil
+	return opened, nil
 }
 
 // OpenRoot opens a directory, links to it followed. It never waits: anything else, such as

@@ -162,7 +162,7 @@ func (r *Recorder) record(p Point) {
 	}
 }
 
-// keep adds a point to those of the file. The lock is held.
+// keep adds a point to the points of the file. The lock is held.
 func (r *Recorder) keep(p Point) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *Recorder) write() {
 	r.writing = false
 }
 
-// put writes lines behind those of the file, or in place of them. Who reads the file sees it before or
+// put appends lines to the file, or replaces its lines. Who reads the file sees it before or
 // after.
 func (r *Recorder) put(texts [][]byte, replace bool) (err error) {
 	if r.at != nil {

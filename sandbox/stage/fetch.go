@@ -29,7 +29,7 @@ const podGone = "pod_gone: the cluster deleted the pod, and what it held with it
 func (c *copies) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
 	c.endWatch()
 	limits := outputLimits(c.Plan.Job)
-	if c.final.published || c.final.moving { // the controller that died had fetched them
+	if c.final.state != arriving { // the controller that died had fetched them
 		return c.listAndPublish(ctx, c.handBack(), nil)
 	}
 	unpacker := archive.NewUnpacker(c.final.root, archive.FinalDir, limits, c.room)

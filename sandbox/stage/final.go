@@ -31,22 +31,33 @@ type final struct {
 	held []io.Closer
 	// made says that this run made ./final.
 	made bool
-	// moving says that a process that died has begun to move the outputs to ./final, and published that
-	// all of them are there.
-	moving, published bool
-	// superseded says that another run has used ./final since.
-	superseded bool
-	// dropped says that the directory of the run was deleted, because its program never started.
-	dropped bool
+	// state says how far the outputs are on their way to ./final.
+	state progress
 	// before is the note of ./final before the note of this run.
 	before finalNote
 	// renamed are the outputs that unreserve renamed, by their old names.
 	renamed []string
-	// told says that a warning has named what was moved aside.
-	told bool
+	// asideNamed says that a warning has named the directory of what was moved aside.
+	asideNamed bool
 	// step, for tests, is called behind each change on the disk.
 	step func()
 }
+
+// progress is how far outputs are on their way to a ./final.
+type progress int
+
+const (
+	// arriving outputs come to the directory of the run.
+	arriving progress = iota
+	// moving outputs were left in two places by a process that died.
+	moving
+	// published outputs are in ./final.
+	published
+	// superseded outputs stay in the directory of the run, because another run has used ./final since.
+	superseded
+	// dropped outputs never were: the program did not start.
+	dropped
+)
 
 func (f *final) mark() {
 	if f.step != nil {
@@ -77,7 +88,7 @@ func openFinal(o Options, recordDir string) (*final, error) {
 		}
 	}
 	var err error
-	if f.root, err = openReal(f.out); err != nil {
+	if f.root, err = fsx.OpenRealDir(f.out); err != nil {
 		return f, record.StateError(f.out, "cannot be opened", err)
 	}
 	return f, f.give(o.Plan)
@@ -104,7 +115,7 @@ func (f *final) openDir() error {
 	if fsx.RealPath(f.path) != f.path { // another program may have had a directory above it
 		return f.pathError("was replaced while the run was prepared", nil)
 	}
-	dir, err := openReal(f.path)
+	dir, err := fsx.OpenRealDir(f.path)
 	if err != nil {
 		return f.pathError("cannot be opened", err)
 	}
@@ -115,22 +126,6 @@ func (f *final) openDir() error {
 	}
 	f.dir, f.held = dir, append(f.held, own)
 	return nil
-}
-
-// openReal opens a directory, and nothing that a link in its place leads to.
-func openReal(path string) (*os.Root, error) {
-	named, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return nil, err
-	}
-	if opened, err := root.Stat("."); err != nil || !os.SameFile(named, opened) {
-		return nil, errors.Join(fsx.ErrReplaced, err, root.Close())
-	}
-	return root, nil
 }
 
 func (f *final) pathError(rule string, err error) error {
@@ -265,7 +260,7 @@ const reserved = ".evalbox-"
 
 // unreserve renames outputs that would be taken for directories of evalbox.
 func (f *final) unreserve() error {
-	if f.path == "" || f.moving {
+	if f.path == "" || f.state == moving {
 		return nil
 	}
 	names, err := entries(f.root)
@@ -282,7 +277,7 @@ func (f *final) unreserve() error {
 
 // outputs is the directory that has the outputs.
 func (f *final) outputs() *os.Root {
-	if f.published {
+	if f.state == published {
 		return f.dir
 	}
 	return f.root
@@ -290,10 +285,10 @@ func (f *final) outputs() *os.Root {
 
 // drop deletes the directory of a run whose program never started.
 func (f *final) drop() error {
-	if f == nil || f.published {
+	if f == nil || f.state == published {
 		return nil
 	}
-	f.dropped = true
+	f.state = dropped
 	if f.path == "" {
 		return fsx.Remove(f.out)
 	}

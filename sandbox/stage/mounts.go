@@ -112,7 +112,7 @@ func (m *mounts) overfull(ctx context.Context) bool {
 }
 
 func (m *mounts) outputs(ctx context.Context, limited bool) ([]result.Output, collect.SkipList) {
-	if !m.final.published && !m.final.moving {
+	if m.final.state == arriving {
 		m.bringBack(ctx, "final", m.writtenFinal(), m.final.root)
 	}
 	// First of all: it takes back our access, which the program may have removed.

@@ -17,15 +17,15 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
-// SupersededError says that the outputs of a run stay in the directory of the run, because another run
+// supersededError says that the outputs of a run stay in the directory of the run, because another run
 // has used its ./final since.
-type SupersededError struct {
+type supersededError struct {
 	Final, Out string
 	// By is the other run.
 	By string
 }
 
-func (e *SupersededError) Error() string {
+func (e *supersededError) Error() string {
 	return fmt.Sprintf("run %s has used final %q since: the outputs are in %s", e.By, e.Final, e.Out)
 }
 
@@ -56,7 +56,7 @@ func (e *replacedError) Unwrap() error { return e.error }
 // The note of ./final is the journal of this: a process that dies leaves what another call finishes.
 // After an error the outputs that have not moved stay in the directory of the run.
 func (f *final) publish(ctx context.Context, was *fsx.Identity) (warning string, err error) {
-	if f.path == "" || f.published || f.root == nil {
+	if f.path == "" || f.state == published || f.root == nil {
 		return "", nil
 	}
 	note := readNote(f.store, f.path)
@@ -68,15 +68,15 @@ func (f *final) publish(ctx context.Context, was *fsx.Identity) (warning string,
 		case len(names) == 0: // its program may never have started
 			return "", os.Remove(f.out)
 		case note.RunID != "":
-			f.superseded = true
-			return "", &SupersededError{Final: f.path, Out: f.out, By: note.usedBy()}
+			f.state = superseded
+			return "", &supersededError{Final: f.path, Out: f.out, By: note.usedBy()}
 		}
 	}
 	warning, err = f.reopen()
 	if err != nil {
 		return "", err
 	}
-	aside := moving{final: f, ours: !note.Moving && f.leftByEarlierRun(ctx, note), note: note}
+	aside := asideMove{final: f, ours: !note.Moving && f.leftByEarlierRun(ctx, note), note: note}
 	if !note.Moving {
 		if err := aside.all(); err != nil {
 			return "", f.pathError("cannot be emptied", err)
@@ -105,7 +105,7 @@ func (f *final) publish(ctx context.Context, was *fsx.Identity) (warning string,
 	if err := writeNote(f.store, finalNote{Path: f.path, RunID: f.runID, Left: left}); err != nil {
 		return "", err
 	}
-	f.published = true
+	f.state = published
 	return warning, nil
 }
 
@@ -115,7 +115,7 @@ func (f *final) empty(ctx context.Context) (warning string, err error) {
 		return "", nil
 	}
 	note := readNote(f.store, f.path)
-	aside := moving{final: f, ours: f.leftByEarlierRun(ctx, note), note: note}
+	aside := asideMove{final: f, ours: f.leftByEarlierRun(ctx, note), note: note}
 	if err := aside.all(); err != nil {
 		return "", f.pathError("cannot be emptied", err)
 	}
@@ -174,7 +174,7 @@ func (f *final) content() (names, own []string, err error) {
 }
 
 // moveIn moves the outputs to ./final. It returns their identity, which a copy changes.
-func (f *final) moveIn(ctx context.Context, aside *moving, was *fsx.Identity) (*fsx.Identity, error) {
+func (f *final) moveIn(ctx context.Context, aside *asideMove, was *fsx.Identity) (*fsx.Identity, error) {
 	err := f.moveAll(aside)
 	if !errors.Is(err, unix.EXDEV) {
 		return was, err
@@ -199,7 +199,7 @@ func (f *final) copyIn(ctx context.Context) (*fsx.Identity, error) {
 	if err := os.Mkdir(making, 0o700); err != nil {
 		return nil, err
 	}
-	to, err := openReal(making)
+	to, err := fsx.OpenRealDir(making)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (f *final) copyIn(ctx context.Context) (*fsx.Identity, error) {
 	return handed.Identity, errors.Join(was.Close(), fsx.Remove(old))
 }
 
-func (f *final) moveAll(aside *moving) error {
+func (f *final) moveAll(aside *asideMove) error {
 	names, err := entries(f.root)
 	if err != nil {
 		return err
@@ -258,8 +258,8 @@ func between(from, to *os.Root, do func(from, to *os.File) error) error {
 	return do(a, b)
 }
 
-// moving moves what lies in ./final aside.
-type moving struct {
+// asideMove moves what lies in ./final aside.
+type asideMove struct {
 	*final
 	note finalNote
 	// ours says that it is what the run of the note left. to is where it is now.
@@ -268,7 +268,7 @@ type moving struct {
 }
 
 // all moves everything. What appears meanwhile was left by no run.
-func (m *moving) all() error {
+func (m *asideMove) all() error {
 	for first := true; ; first = false {
 		names, _, err := m.content()
 		if err != nil || len(names) == 0 {
@@ -281,7 +281,7 @@ func (m *moving) all() error {
 	}
 }
 
-func (m *moving) some(names []string) error {
+func (m *asideMove) some(names []string) error {
 	if m.to == "" {
 		to := m.path + beforeBeside + m.runID
 		if !m.hasRoomBeside() {
@@ -292,7 +292,7 @@ func (m *moving) some(names []string) error {
 		}
 		m.to = to
 	}
-	to, err := openReal(m.to)
+	to, err := fsx.OpenRealDir(m.to)
 	if err != nil {
 		return err
 	}
@@ -319,9 +319,9 @@ func isOwn(info os.FileInfo) bool {
 
 // settle deletes what was moved aside if it is what the earlier run left. Otherwise it says where it is,
 // once. A process that died may have moved it.
-func (m *moving) settle(ctx context.Context) (warning string) {
+func (m *asideMove) settle(ctx context.Context) (warning string) {
 	for _, to := range []string{m.path + beforeBeside + m.runID, filepath.Join(m.path, beforeIn+m.runID)} {
-		if fsx.IsRealDir(to) && !m.told {
+		if fsx.IsRealDir(to) && !m.asideNamed {
 			m.to = to
 		}
 	}
@@ -336,7 +336,7 @@ func (m *moving) settle(ctx context.Context) (warning string) {
 			return nil
 		}) // one that cannot be read stays
 	}
-	m.told = !still
+	m.asideNamed = !still
 	if !still {
 		return fmt.Sprintf("files were in final before that no run had left there: they are now in %s", m.to)
 	}

@@ -81,8 +81,8 @@ func Publish(ctx context.Context, store *record.Store, id string) (err error) {
 	if err == nil {
 		_, err = f.publish(ctx, handed.Identity)
 	}
-	var superseded *SupersededError
-	if err != nil && !errors.As(err, &superseded) {
+	var late *supersededError
+	if err != nil && !errors.As(err, &late) {
 		return &UnpublishedError{RunID: id, Out: f.out, Err: err}
 	}
 	return nil
@@ -98,7 +98,7 @@ func reclaimImage(ctx context.Context, recordDir string, f *final) error {
 	if err != nil || image == nil {
 		return err
 	}
-	if !f.moving {
+	if f.state != moving {
 		err = fsx.InRoot(filepath.Join(image.Dir, record.OwnFinal), func(from *os.Root) error { return copyOut(ctx, from, f.root) })
 	}
 	for i := 0; err == nil; i++ {

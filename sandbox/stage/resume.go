@@ -17,7 +17,7 @@ import (
 
 // Resume opens the stage of a run whose controller died, as that controller left it. With
 // started set, its program may have run; otherwise it never has, and the stage is only good
-// for [Stage.Rollback] and [Stage.WriteResult]. The labels are those of
+// for [Stage.Rollback] and [Stage.WriteResult]. The labels are for
 // parts on the engine that have to be made again. After an error nothing is locked.
 func Resume(o Options, labels map[string]string, started bool) (*Stage, error) {
 	s := newStage(o, o.Store.RecordDir(o.Plan.Job.RunID))
@@ -47,7 +47,7 @@ func Resume(o Options, labels map[string]string, started bool) (*Stage, error) {
 // some of them.
 func resumeFinal(s *Stage, started bool) (*final, error) {
 	f, err := reopenFinal(s.Store, s.Plan.Job.RunID, s.Plan.Job.Final)
-	if err != nil || f.root != nil || f.published {
+	if err != nil || f.root != nil || f.state == published {
 		return f, err
 	}
 	if started {
@@ -73,42 +73,51 @@ func reopenFinal(store *record.Store, id, path string) (*final, error) {
 			return f, err
 		}
 		f.held = append(f.held, lock)
-		note := readNote(store, path)
-		f.published, f.moving = note.RunID == id && note.Next != id, note.Next == id && note.Moving
+		switch note := readNote(store, path); {
+		case note.Next == id && note.Moving:
+			f.state = moving
+		case note.RunID == id && note.Next != id:
+			f.state = published
+		}
 		if fsx.IsRealDir(path) {
 			err = f.openDir()
 		}
-		if err != nil || f.published {
+		if err != nil || f.state == published {
 			return f, err
 		}
 	}
-	// A copy in ./final is whole, and the directory that it was copied from may be half deleted.
-	for _, out := range slices.Backward(record.OutputDirs(recordDir, path, id)) {
-		if !fsx.IsRealDir(out) {
-			continue
-		}
-		if f.root != nil {
-			return f, fsx.Remove(out)
-		}
-		f.out = out
-		// The program may have closed it.
-		err := fsx.LetIn(out)
-		if err == nil {
-			f.root, err = openReal(out)
-		}
-		if err != nil {
-			return f, record.StateError(out, "cannot be opened", err)
+	return f, f.findOut(record.OutputDirs(recordDir, path, id))
+}
+
+// findOut opens the directory of the run, one of dirs. Without any, root is nil.
+func (f *final) findOut(dirs []string) error {
+	if inside := dirs[len(dirs)-1]; f.state == moving && fsx.IsRealDir(inside) {
+		// A copy in ./final is whole, and the directory that it was copied from may be half deleted.
+		for _, dir := range dirs[:len(dirs)-1] {
+			if err := fsx.Remove(dir); err != nil {
+				return record.StateError(dir, "cannot be removed", err)
+			}
 		}
 	}
-	if f.root == nil && f.moving { // all of them have moved
+	i := slices.IndexFunc(dirs, fsx.IsRealDir)
+	switch {
+	case i >= 0:
+		f.out = dirs[i]
+	case f.state != moving:
+		return nil
+	default: // all of them have moved
 		if err := os.Mkdir(f.out, 0o700); err != nil {
-			return f, record.StateError(f.out, "cannot be made", err)
+			return record.StateError(f.out, "cannot be made", err)
 		}
-		var err error
-		f.root, err = os.OpenRoot(f.out)
-		return f, err
 	}
-	return f, nil
+	err := fsx.LetIn(f.out) // the program may have closed it
+	if err == nil {
+		f.root, err = fsx.OpenRealDir(f.out)
+	}
+	if err != nil {
+		return record.StateError(f.out, "cannot be opened", err)
+	}
+	return nil
 }
 
 // resumeTrees opens the working copies with their initial state.

@@ -318,9 +318,9 @@ func (s *Stage) handBack() fsx.HandedBack {
 
 // listAndPublish lists the outputs, and moves them to the ./final of the caller, also if ctx has ended:
 // then some of them may be missing. Those of which a process that died has moved some are moved first.
-// It moves nothing for a run that is left to another process. told is an error that a warning has named.
-func (s *Stage) listAndPublish(ctx context.Context, handed fsx.HandedBack, told error) ([]result.Output, collect.SkipList) {
-	begun := s.final.moving
+// It moves nothing for a run that is left to another process. A warning has named the error fetched.
+func (s *Stage) listAndPublish(ctx context.Context, handed fsx.HandedBack, fetched error) ([]result.Output, collect.SkipList) {
+	begun := s.final.state == moving
 	if begun {
 		s.publish(ctx, handed.Identity)
 	}
@@ -330,7 +330,7 @@ func (s *Stage) listAndPublish(ctx context.Context, handed fsx.HandedBack, told 
 		return nil, collect.SkipList{}
 	}
 	outputs, skipped, err := collect.Outputs(ctx, root, outputLimits(s.Plan.Job), handed.Modes)
-	if err != nil && told == nil {
+	if err != nil && fetched == nil {
 		s.Warn("outputs are incomplete: %v", fsx.Cause(err))
 	}
 	if !begun {
@@ -348,8 +348,8 @@ func (s *Stage) publish(ctx context.Context, was *fsx.Identity) {
 	if warning != "" {
 		s.Warn("%s", warning)
 	}
-	var superseded *SupersededError
-	if errors.As(err, &superseded) {
+	var late *supersededError
+	if errors.As(err, &late) {
 		s.Warn("%v", err)
 	} else if err != nil {
 		s.Warn("%v", s.unpublished(err))
@@ -363,8 +363,7 @@ func (s *Stage) unpublished(err error) error {
 
 // Published reports whether nothing is left to be moved to the ./final of the caller.
 func (s *Stage) Published() bool {
-	f := s.final
-	return f.path == "" || f.published || f.superseded || f.dropped
+	return s.final.path == "" || s.final.state >= published
 }
 
 // Withdraw removes the copied files from the engine. No container may have them mounted,

@@ -352,7 +352,7 @@ func (s *Stage) collectedBefore(i int) (changed result.Tree, ok bool) {
 	return changed, true
 }
 
-// own gives what a program has written in the record to this process's user: the program's user may be that of another run later.
+// own gives what a program has written in the record to this process's user: another run may get the program's user later.
 func (s *Stage) own(dir string) {
 	uid, _, err := numericUser(s.Plan.Class.UserOnHost())
 	if s.Copied() || err != nil {

@@ -25,7 +25,7 @@ type watcher struct {
 	// while somebody waits for it, and gone says so.
 	last map[string]*corev1.Pod
 	gone map[string]bool
-	// uids are those of the Jobs that this process has made and not removed: pods of an earlier Job of the
+	// uids are the IDs of the Jobs that this process has made and not removed: pods of an earlier Job of the
 	// name do not count.
 	uids    map[string]types.UID
 	wanted  map[string]int
