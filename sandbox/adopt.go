@@ -536,14 +536,17 @@ func (r *Runner) finishEnded(ctx context.Context, report *GCReport) (unfinished 
 	var unpublished []error
 	err = r.adoptAll(ctx, runOptions{}, true, func(done Adopted) {
 		is := Collected{spec.Job{RunID: done.RunID}.ContainerName(), done.RunID, ""}
+		var outputs *stage.UnpublishedError
 		switch {
+		case errors.As(done.Err, &outputs):
+			is.Reason = outputs.Error()
+			report.Left = append(report.Left, is)
+			if !errors.Is(outputs, fsx.ErrReplaced) { // only the user can make room
+				unpublished = append(unpublished, outputs)
+			}
 		case done.Result != nil:
 			is.Reason = done.Result.Explanation
 			report.Finished = append(report.Finished, is)
-			var outputs *stage.UnpublishedError
-			if errors.As(done.Err, &outputs) && !errors.Is(done.Err, fsx.ErrReplaced) {
-				unpublished = append(unpublished, outputs)
-			}
 		case done.Settled():
 			is.Reason = done.Err.Error()
 			report.Ended = append(report.Ended, is)

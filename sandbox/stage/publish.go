@@ -41,6 +41,11 @@ func (e *UnpublishedError) Error() string {
 
 func (e *UnpublishedError) Unwrap() error { return e.Err }
 
+// Hint names a way out.
+func (e *UnpublishedError) Hint() string {
+	return "make room for the outputs there, then: sandbox adopt " + e.RunID
+}
+
 // replacedError is an [fsx.ErrReplaced] of a ./final: only its owner can make room for the outputs.
 type replacedError struct{ error }
 
