@@ -1,14 +1,13 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/egress"
@@ -17,24 +16,14 @@ import (
 	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/recover"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/stage"
 )
 
 // ErrStillRuns means that the program of a run without a controller has not ended. It may
 // run until its time limit, which the container's init keeps.
-var ErrStillRuns = errors.New("its program still runs")
-
-// Reasons why a run cannot be finished.
-var (
-	errElsewhere = errors.New("cannot be finished here")
-	// errNoJournal reports a run of which nothing is left: what it had on the engine was
-	// removed, and its outputs were moved to its ./final.
-	errNoJournal = fmt.Errorf("%w, and its journal is gone: it has no result", outcome.ErrOwnerDied)
-)
-
-// journalPatience is how long a controller may take between the record and its journal.
-const journalPatience = time.Minute
+var ErrStillRuns = recover.ErrStillRuns
 
 // Adopt finishes a run whose controller died. It waits for the program if that still runs;
 // the limits, ctx and the options have the same meaning as in [Runner.Run], but the program
@@ -58,189 +47,57 @@ func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*resu
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.adopt(ctx, found, o, false)
+	res, err := r.adopt(ctx, found, o)
 	if res == nil {
 		res = found.Result
 	}
 	return res, err
 }
 
-// adopt is Adopt. With onlyEnded set, a program that still runs is left alone with
-// [ErrStillRuns], and a program that has ended is left to another process when ctx ends.
-func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions, onlyEnded bool) (*result.Result, error) {
-	defer r.sweepTemp()
-	lost := r.mayKnowMore(found)
-	switch {
-	case found.Result != nil && !lost:
-		return found.Result, r.tidy(ctx, found)
-	case found.State == record.Unreadable:
-		return nil, r.endUnreadable(ctx, found)
-	}
-	began := time.Now()
-	a := &run{runner: r, planned: planned{spec: found.Spec}, io: o.io, hooks: o.hooks}
-	note, err := r.store.Claim(ctx, found.ID, a.deadline(stage.PartSlack))
-	switch {
-	case err != nil && lost:
-		return found.Result, r.tidy(ctx, found)
-	case errors.Is(err, record.ErrNoJournal):
-		return nil, r.settleUnknown(ctx, found, err)
-	case err != nil:
-		return nil, err
-	}
-	res, err := r.adoptClaimed(ctx, found, note, o, onlyEnded, began)
-	if res == nil {
-		// Somebody else may try.
-		err = errors.Join(err, r.disclaim(ctx, found.ID, note.Deadline))
-	}
-	if res == nil && lost && errors.Is(err, engine.ErrNoContainer) {
-		return found.Result, r.tidy(ctx, found)
-	}
-	return res, err
+// adopt is Adopt.
+func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions) (*result.Result, error) {
+	return r.recovery.Run(ctx, found, func(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error) {
+		return r.resume(ctx, found, note, o, nil)
+	})
 }
 
-// mayKnowMore reports whether the engine of a run that was given up may know its end by now, and
-// whether the outputs of the run can still be distinguished from the outputs of other runs.
-func (r *Runner) mayKnowMore(found record.Record) bool {
-	if found.Result == nil || found.Result.Status != result.StatusEngineLost || !r.store.IsOpen(found.ID) {
-		return false
-	}
-	by := found.ID
-	if final := found.Spec.Job.Final; final != "" {
-		_, by = stage.FilledLast(r.store, final)
-	}
-	return by == found.ID
+// resumeEnded finishes a run whose program has ended, for nobody who waits: a program that still runs is
+// left alone with [ErrStillRuns], and a program that has ended is left to another process when ctx ends.
+func (r *Runner) resumeEnded(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error) {
+	return r.resume(ctx, found, note, runOptions{}, func() {})
 }
 
-// disclaim is [record.Store.Disclaim], also for a caller who has given up.
-func (r *Runner) disclaim(ctx context.Context, id string, deadline time.Time) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupBudget)
-	defer cancel()
-	return r.store.Disclaim(ctx, id, deadline)
-}
-
-// endedError reports a run that has ended without a result, because its record is damaged.
-type endedError struct{ damage error }
-
-func (e *endedError) Error() string { return e.damage.Error() + "; the run has ended without a result" }
-
-func (e *endedError) Unwrap() []error { return []error{e.damage, outcome.ErrOwnerDied} }
-
-// endUnreadable ends a run that nobody can finish, because its record is damaged: its container and
-// volume are removed, its user ID and GPUs are given back, and its outputs move to its ./final. The
-// record stays, with the logs and outputs in it. The error says all that, and is an [outcome.ErrOwnerDied].
-func (r *Runner) endUnreadable(ctx context.Context, found record.Record) (err error) {
-	damage := &endedError{found.Damage}
-	if !r.store.IsOpen(found.ID) {
-		return damage // that was done
-	}
-	if err := r.mayEnd(ctx, found.ID); err != nil {
-		return err
-	}
-	switch note, claimErr := r.store.Claim(ctx, found.ID, time.Now().Add(deadlineSlack)); {
-	case claimErr == nil:
-		defer func() { err = errors.Join(err, r.disclaim(ctx, found.ID, note.Deadline)) }()
-		if info, err := r.engine.Info(ctx); err != nil || note.Engine != "" && note.Engine != info.ID {
-			return errors.Join(err, fmt.Errorf("run %s: %w: its container is on another engine", found.ID, errElsewhere))
+// finishBehind finishes a run whose program has ended, behind the runs of this runner.
+func (r *Runner) finishBehind(found record.Record) *recover.Work {
+	return r.behind.Do(found.ID, func(ctx context.Context, w *recover.Work) {
+		w.Result, w.Err = r.recovery.Run(ctx, found, func(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error) {
+			return r.resume(ctx, found, note, runOptions{}, w.HasEnded)
+		})
+		if w.Err != nil {
+			r.log.Debug("a run without a controller was not finished", logRun, found.ID, logError, w.Err)
 		}
-	case !errors.Is(claimErr, record.ErrUnreadable):
-		return claimErr
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := r.removeAndReclaim(ctx, found.ID); err != nil {
-		return err
-	}
-	if err := errors.Join(r.freeGPUs(ctx, found.ID), r.sweepUIDs(ctx)); err != nil {
-		return err
-	}
-	if err := r.store.Settle(found.ID); err != nil {
-		return err
-	}
-	return damage
+	})
 }
 
-// mayEnd returns an error if the owner of a container of a run may live: it cannot be seen from here,
-// and the deadline of the container is not over.
-func (r *Runner) mayEnd(ctx context.Context, id string) error {
-	containers, err := r.engine.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, c := range containers {
-		if !r.isOf(id, c.Labels) || c.Labels[spec.LabelPart] != "" {
-			continue
-		}
-		seen := c
-		seen.Labels = r.look(c).ownedBy(c)
-		if remove, reason := collectable(seen, GCOptions{Kept: true}, time.Now()); !remove {
-			return fmt.Errorf("run %s: container %s: %s", id, c.Name, reason)
-		}
-	}
-	return nil
-}
-
-// freeGPUs gives back the GPUs of a run whose process died and whose containers are gone.
-func (r *Runner) freeGPUs(ctx context.Context, id string) error {
+// free gives back the GPUs and the user ID of a run whose process died and whose containers are gone.
+func (r *Runner) free(ctx context.Context, id string) error {
 	info, err := r.engine.Info(ctx)
 	if err != nil {
 		return err
 	}
 	lease, err := r.gpuManager(info).Adopt(ctx, id, gpu.Inventory{})
-	if err != nil || lease == nil {
-		return err
+	if err == nil && lease != nil {
+		err = lease.Release(ctx)
 	}
-	return lease.Release(ctx)
+	return errors.Join(err, r.sweepUIDs(ctx))
 }
 
-// sweepTemp removes temporary files that only a finished run has read.
-func (r *Runner) sweepTemp() {
-	if err := r.store.SweepTemp(); err != nil { // a garbage collection reports it
-		r.log.Debug("the temporary files of a dead process were not removed", logError, err)
-	}
-}
-
-// settleUnknown ends a run without a journal whose owner is dead: nobody can find out how its
-// program ended.
-func (r *Runner) settleUnknown(ctx context.Context, found record.Record, noJournal error) error {
-	note, err := r.store.Journal(found.ID)
-	if err != nil {
-		return err
-	}
-	if note.Owner == "" && time.Since(found.Created) <= journalPatience {
-		return noJournal // somebody may be about to write it
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := r.removeAndReclaim(ctx, found.ID); err != nil {
-		return err
-	}
-	if dir, _ := r.store.Unpublished(found.ID); dir != "" {
-		err := fmt.Errorf("run %s: %w; its outputs are in %s", found.ID, errNoJournal, dir)
-		return errors.Join(err, r.store.Settle(found.ID))
-	}
-	if err := r.store.Discard(found.ID); err != nil {
-		return err
-	}
-	return fmt.Errorf("run %s: %w", found.ID, errNoJournal)
-}
-
-// engineOf describes the engine of a run that this process has claimed. A run whose journal has no
-// container is removed: nothing but its record existed, and a container if that had waited for it.
-func (r *Runner) engineOf(ctx context.Context, note record.Journal) (engine.Info, error) {
-	if note.Container == "" {
-		if err := r.removeAndReclaim(ctx, note.ID); err != nil {
-			return engine.Info{}, err
-		}
-		return engine.Info{}, errors.Join(fmt.Errorf("run %s: %w", note.ID, outcome.ErrOwnerDied), r.store.Discard(note.ID))
-	}
+// resume finishes a run that this process has claimed. ended is nil if the caller waits for the program.
+// Otherwise a program that still runs is left alone with [ErrStillRuns], and a program that has ended is
+// left to another process when ctx ends; ended is called once it uses no GPU any more.
+func (r *Runner) resume(ctx context.Context, found record.Record, note record.Journal, o runOptions, ended func()) (_ *result.Result, err error) {
+	began := time.Now()
 	info, err := r.engine.Info(ctx)
-	if err == nil && note.Engine != info.ID {
-		err = fmt.Errorf("run %s: %w: its container is on another engine", note.ID, errElsewhere)
-	}
-	return info, err
-}
-
-func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note record.Journal, o runOptions, onlyEnded bool, began time.Time,
-) (_ *result.Result, err error) {
-	info, err := r.engineOf(ctx, note)
 	if err != nil {
 		return nil, err
 	}
@@ -278,12 +135,13 @@ func (r *Runner) adoptClaimed(ctx context.Context, found record.Record, note rec
 		return nil, errors.Join(a.evidence.Lost, a.letGo())
 	}
 	if a.container != nil {
-		if onlyEnded && !a.hasEnded(ctx) {
+		if ended != nil && !a.hasEnded(ctx) {
 			return nil, errors.Join(fmt.Errorf("run %s: %w", found.ID, ErrStillRuns), a.letGo())
 		}
 		heeded := ctx
-		if onlyEnded {
+		if ended != nil {
 			a.leave, heeded = ctx, context.WithoutCancel(ctx) // there is nothing to stop
+			a.idle = ended
 		}
 		ctx, done := a.heed(heeded)
 		defer done()
@@ -373,7 +231,7 @@ func (a *run) letGo() error {
 func (a *run) neverStarted(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	a.container = nil
-	if err := a.runner.removeLeft(ctx, a.spec.Job.RunID); err != nil {
+	if err := a.runner.recovery.RemoveLeft(ctx, a.spec.Job.RunID); err != nil {
 		return nil, err
 	}
 	a.nameTaken, a.left = true, false // nothing of it is on the engine any more
@@ -385,75 +243,6 @@ func (a *run) neverStarted(ctx context.Context) (*result.Result, error) {
 		a.warn.add("%v", err)
 	}
 	return a.finish(ctx)
-}
-
-// removeLeft removes what the engine has of a run of this store.
-func (r *Runner) removeLeft(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
-	defer cancel()
-	containers, err := r.engine.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, c := range containers {
-		if r.isOf(id, c.Labels) {
-			if err := r.engine.Remove(ctx, c.ID); err != nil {
-				return err
-			}
-		}
-	}
-	volumes, err := stage.Volumes(ctx, r.engine)
-	if err != nil {
-		return err
-	}
-	for _, v := range volumes {
-		if r.isOf(id, v.Labels) {
-			return stage.RemoveVolume(ctx, r.engine, id)
-		}
-	}
-	return nil
-}
-
-// removeAndReclaim removes the run from the engine first, and then its files here: until its container is gone, its program may run.
-func (r *Runner) removeAndReclaim(ctx context.Context, id string) error {
-	if err := r.removeLeft(ctx, id); err != nil {
-		return err
-	}
-	return stage.Reclaim(r.store, id)
-}
-
-// isOf reports whether something on the engine is of a run of this store.
-func (r *Runner) isOf(id string, labels map[string]string) bool {
-	return labels[spec.LabelRun] == id && labels[spec.LabelState] == r.store.Dir()
-}
-
-// tidy removes what a controller that died right behind its result has left on the engine.
-func (r *Runner) tidy(ctx context.Context, found record.Record) error {
-	if found.Spec.Job.Keep {
-		if runs, err := r.stillRuns(ctx, found.ID); runs || err != nil {
-			return err
-		}
-		return stage.Publish(ctx, r.store, found.ID)
-	}
-	switch _, err := r.store.Claim(ctx, found.ID, time.Now().Add(deadlineSlack)); {
-	case errors.Is(err, record.ErrRunning):
-		return nil // its controller is about to do that
-	case errors.Is(err, record.ErrNoJournal), errors.Is(err, record.ErrUnreadable): // its owner is dead as well
-	case err != nil:
-		return err
-	}
-	if err := r.removeAndReclaim(ctx, found.ID); err != nil {
-		return errors.Join(err, r.disclaim(ctx, found.ID, time.Now())) // somebody else may try
-	}
-	return r.store.Settle(found.ID)
-}
-
-// stillRuns reports whether the engine has a container of a run that has not ended.
-func (r *Runner) stillRuns(ctx context.Context, id string) (bool, error) {
-	containers, err := r.engine.List(ctx)
-	return slices.ContainsFunc(containers, func(c engine.Found) bool {
-		return r.isOf(id, c.Labels) && c.Labels[spec.LabelPart] == "" && !c.Ended
-	}), err
 }
 
 // adoptGPUs takes the lease of the dead controller over.
@@ -471,20 +260,7 @@ func (a *run) adoptGPUs(ctx context.Context) error {
 }
 
 // Adopted is one run that another process had started, and what became of it.
-type Adopted struct {
-	RunID string
-	// Result is nil if the run was not finished; Err then says why.
-	Result *result.Result
-	Err    error
-}
-
-// Settled reports whether there is no result and never will be, and nothing of the run is left but
-// its record: its process died before the run had a container, or its journal is gone, or its record
-// is damaged. Err says so.
-func (a Adopted) Settled() bool { return a.Result == nil && errors.Is(a.Err, outcome.ErrOwnerDied) }
-
-// maxAdopted bounds the ended runs that are finished at the same time.
-const maxAdopted = 8
+type Adopted = recover.Recovered
 
 // AdoptAll finishes all runs of the state directory whose controllers died, as [Runner.Adopt]
 // does, and waits for the programs that still run. Each is called once for each of them, one
@@ -494,91 +270,83 @@ func (r *Runner) AdoptAll(ctx context.Context, each func(Adopted), opts ...RunOp
 	for _, opt := range opts {
 		opt.apply(&o)
 	}
-	return r.adoptAll(ctx, o, false, each)
+	return r.recovery.All(ctx, recover.Filter{}, func(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error) {
+		return r.resume(ctx, found, note, o, nil)
+	}, each)
 }
 
-func (r *Runner) adoptAll(ctx context.Context, o runOptions, onlyEnded bool, each func(Adopted)) error {
-	ids, err := r.store.Orphans()
-	var (
-		all  sync.WaitGroup
-		mu   sync.Mutex
-		room = make(chan struct{}, maxAdopted)
-	)
-	if !onlyEnded {
-		room = make(chan struct{}, len(ids)) // a program that runs holds up no other
-	}
-	for _, id := range ids {
-		room <- struct{}{}
-		if ctx.Err() != nil {
-			break
-		}
-		all.Go(func() {
-			defer func() { <-room }()
-			done := Adopted{RunID: id}
-			found, err := r.store.Load(id)
-			if err == nil {
-				done.Result, err = r.adopt(ctx, found, o, onlyEnded)
-			}
-			done.Err = err
-			mu.Lock()
-			defer mu.Unlock()
-			each(done)
-		})
-	}
-	all.Wait()
-	return err
-}
+// Types of [Runner.GC].
+type (
+	GCOptions = recover.Options
+	GCReport  = recover.Report
+	Collected = recover.Collected
+)
 
-// finishEnded finishes the runs without a controller whose programs have ended, and reports them. It
-// returns why each of the others cannot be finished now.
-func (r *Runner) finishEnded(ctx context.Context, report *GCReport) (unfinished map[string]error, err error) {
-	unfinished = map[string]error{}
-	var unpublished []error
-	err = r.adoptAll(ctx, runOptions{}, true, func(done Adopted) {
-		is := Collected{spec.Job{RunID: done.RunID}.ContainerName(), done.RunID, ""}
-		var outputs *stage.UnpublishedError
-		switch {
-		case errors.As(done.Err, &outputs):
-			is.Reason = outputs.Error()
-			report.Left = append(report.Left, is)
-			if !errors.Is(outputs, fsx.ErrReplaced) { // only the user can make room
-				unpublished = append(unpublished, outputs)
-			}
-		case done.Result != nil:
-			is.Reason = done.Result.Explanation
-			report.Finished = append(report.Finished, is)
-		case done.Settled():
-			is.Reason = done.Err.Error()
-			report.Ended = append(report.Ended, is)
-		default:
-			unfinished[done.RunID] = done.Err
-		}
+// GC finishes the runs whose controllers died and whose programs have ended, see
+// [Runner.Adopt]. Then it removes the containers that dead controllers left behind, and the
+// volumes of runs whose files are copied. It moves outputs to the ./final of their runs, and removes
+// the temporary files of dead controllers. A program that still runs may run until its time
+// limit. GC never touches a container whose owner lives, or one without the labels of
+// evalbox. An owner that cannot be seen from here (another machine, another PID namespace)
+// counts as dead after the deadline of the container, which is an hour after the latest end
+// of its program.
+//
+// A run whose record is damaged ends without a result: nobody can finish it. Its record stays.
+//
+// After a failure GC continues, and joins the errors.
+func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
+	return r.recovery.Collect(ctx, opts, r.resumeEnded, func(ctx context.Context) error {
+		r.tidyWork()
+		return errors.Join(r.sweepPool(ctx), r.sweepUIDs(ctx))
 	})
-	return unfinished, errors.Join(append(unpublished, err)...)
 }
 
-// finishBehind finishes, behind a program that runs, what other controllers have left and has
-// ended. It takes one look into a directory, and one call of the engine if that has anything.
-func (r *Runner) finishBehind() {
-	r.behind.mu.Lock()
-	defer r.behind.mu.Unlock()
-	if r.behind.closed || r.behind.work != nil || time.Since(r.behind.last) < behindPeriod {
+// recoverFinal finishes the run of a dead controller whose outputs come to this ./final, before another
+// run uses it.
+func (r *Runner) recoverFinal(ctx context.Context, final string) error {
+	if final == "" {
+		return nil
+	}
+	last, next := stage.FilledLast(r.store, final)
+	id := cmp.Or(next, last)
+	if id == "" {
+		return nil
+	}
+	found, err := r.store.Load(id)
+	switch {
+	case errors.Is(err, record.ErrNoRecord), err == nil && found.State == record.Finished && next == "":
+		return nil
+	case err != nil:
+		return err
+	}
+	work := r.finishBehind(found)
+	select {
+	case <-work.Done:
+		err = work.Err
+	case <-ctx.Done():
+		return outcome.Canceled(ctx)
+	}
+	if errors.Is(err, ErrStillRuns) && found.Result != nil && !found.Spec.Job.Keep {
+		_, err = r.recovery.Run(ctx, found, recover.GiveUp)
+	}
+	if err == nil || work.Result != nil || errors.Is(err, outcome.ErrOwnerDied) || errors.Is(err, record.ErrRunning) {
+		return nil // the lock of a living run says so
+	}
+	return fmt.Errorf("final %q is still in use by a run whose own process died: %w", final, err)
+}
+
+// behindPeriod is how often a runner looks for runs without a controller.
+const behindPeriod = time.Minute
+
+// lookBehind finishes, behind a program that runs, what other controllers have left and has ended. It takes
+// one look into a directory, and one call of the engine if that has anything.
+func (r *Runner) lookBehind() {
+	if last := r.lookedBehind.Load(); last != nil && time.Since(*last) < behindPeriod {
 		return
 	}
-	r.behind.last = time.Now()
-	done := make(chan struct{})
-	work, cancel := context.WithCancel(context.Background())
-	r.behind.work, r.behind.cancel = done, cancel
-	go func() {
-		defer func() {
-			r.behind.mu.Lock()
-			defer r.behind.mu.Unlock()
-			r.behind.work = nil
-			close(done)
-		}()
-		defer cancel()
-		ctx, stop := context.WithTimeout(work, behindPeriod)
-		defer stop()
+	now := time.Now()
+	r.lookedBehind.Store(&now)
+	r.behind.Do("", func(ctx context.Context, _ *recover.Work) {
 		if err := r.sweepPool(ctx); err != nil {
 			r.log.Debug("the waiting containers of a dead process were not removed", logError, err)
 		}
@@ -591,59 +359,12 @@ func (r *Runner) finishBehind() {
 			return
 		}
 		for _, c := range containers {
-			if !c.Ended || c.Labels[spec.LabelPart] != "" || c.Labels[spec.LabelState] != r.store.Dir() || !slices.Contains(ids, c.Labels[spec.LabelRun]) {
+			if !c.Ended || c.Labels[spec.LabelPart] != "" || c.Labels[spec.LabelState] != r.store.Dir() {
 				continue
 			}
-			if ctx.Err() != nil {
-				return
-			}
-			found, err := r.store.Load(c.Labels[spec.LabelRun])
-			if err == nil {
-				_, err = r.adopt(work, found, runOptions{}, true)
-			}
-			if err != nil {
-				r.log.Debug("a run without a controller was not finished", logRun, c.Labels[spec.LabelRun], logError, err)
+			if found, err := r.store.Load(c.Labels[spec.LabelRun]); err == nil && slices.Contains(ids, found.ID) {
+				<-r.finishBehind(found).Done // one after the other: the machine is for the program
 			}
 		}
-	}()
-}
-
-// behindPeriod is how often a runner looks for runs without a controller, and how long it
-// begins to finish them.
-const behindPeriod = time.Minute
-
-// behind is the work of a runner behind its runs.
-type behind struct {
-	mu     sync.Mutex
-	last   time.Time
-	closed bool
-	// work is closed when the work in progress is done; nil if there is none. cancel ends it early.
-	work   chan struct{}
-	cancel context.CancelFunc
-}
-
-// wait waits for the work in progress, as long as its caller does. It reports whether there was any.
-func (b *behind) wait(ctx context.Context) bool {
-	b.mu.Lock()
-	work := b.work
-	b.mu.Unlock()
-	if work == nil {
-		return false
-	}
-	select {
-	case <-work:
-	case <-ctx.Done():
-	}
-	return true
-}
-
-// close ends the work. A run that is being finished is left to the next process.
-func (b *behind) close() {
-	b.mu.Lock()
-	b.closed = true
-	if b.cancel != nil {
-		b.cancel()
-	}
-	b.mu.Unlock()
-	b.wait(context.Background())
+	})
 }

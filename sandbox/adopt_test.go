@@ -25,6 +25,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
+	"github.com/evalbox/evalbox/sandbox/recover"
 )
 
 // dieAt runs a request and simulates the death of its controller at a step: its locks are
@@ -47,7 +48,7 @@ func dieAtWork(t *testing.T, fake *enginetest.Fake, step string, req Request, wo
 		if died.Swap(true) {
 			select {} // what the same process still did in the background died with it
 		}
-		first.behind.close() // it looks for runs of dead controllers, and this is about to be one
+		first.behind.Close() // it looks for runs of dead controllers, and this is about to be one
 		a.stopWatch()
 		if a.gpus != nil {
 			require.NoError(t, a.gpus.Leave())
@@ -276,7 +277,7 @@ func TestAdoptWithoutItsEngine(t *testing.T) {
 	fake.Restore()
 	fake.Do(func(f *enginetest.Fake) { f.Facts.ID = "another" })
 	_, err = r.Adopt(t.Context(), "r1")
-	require.ErrorIs(t, err, errElsewhere)
+	require.ErrorIs(t, err, recover.ErrElsewhere)
 	fake.Do(func(f *enginetest.Fake) { f.Facts.ID = "fake" })
 	res, err := r.Adopt(t.Context(), "r1")
 	require.NoError(t, err)
@@ -408,7 +409,7 @@ func TestRunsFinishOthersBehindThem(t *testing.T) {
 	res, err := r.Run(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, result.StatusExited, res.Status)
-	r.behind.close()
+	r.behind.Close()
 	stored, err := r.store.Load("r1")
 	require.NoError(t, err)
 	require.True(t, stored.Result.Recovered)
@@ -452,7 +453,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 					require.Equal(t, "r2", res.ID)
 					require.Equal(t, before+1, w.times())
 				}
-				r.behind.wait(t.Context()) // it may have been the one that finished the run
+				r.behind.Wait(t.Context()) // it may have been the one that finished the run
 				require.Empty(t, fake.Left())
 				if i >= slices.Index(stepsOfARun, "accepted") {
 					require.Len(t, treetest.Everything(t, r.store.WorkDir()), 1, "until the end of the job")
@@ -484,14 +485,14 @@ func TestWorkWithADamagedNote(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, notes, 1)
 	require.NoError(t, os.WriteFile(notes[0], []byte(`{"schema": "x"}`), 0o600))
-	long := time.Now().Add(-2 * journalPatience)
+	long := time.Now().Add(-2 * reservePatience)
 	require.NoError(t, os.Chtimes(store.RunsDir(), long, long))
 
 	req := command("train")
 	req.ID = "r2"
 	res, err := r.Run(t.Context(), req, Work{Key: "job 1", Version: "2"})
 	require.NoError(t, err)
-	r.behind.close() // it finishes the first run
+	r.behind.Close() // it finishes the first run
 	require.Equal(t, "r2", res.ID)
 	require.DirExists(t, store.RecordDir("r1"))
 	require.NoFileExists(t, filepath.Join(store.RunsDir(), record.StopFile))
@@ -668,7 +669,7 @@ func TestGPUsOfAnEndedOrphan(t *testing.T) {
 	next.ID = "r2"
 	_, err := r.Run(t.Context(), next)
 	require.NoError(t, err)
-	r.behind.wait(t.Context())
+	r.behind.Wait(t.Context())
 	_, err = r.Adopt(t.Context(), "r1")
 	require.NoError(t, err)
 	stored, err := r.store.Load("r1")
@@ -732,7 +733,7 @@ func TestWorkIsForgottenAtItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	notes := treetest.Everything(t, r.store.WorkDir())
 	require.Len(t, notes, 1, "its run may be about to begin")
-	long := time.Now().Add(-2 * journalPatience)
+	long := time.Now().Add(-2 * reservePatience)
 	require.NoError(t, os.Chtimes(filepath.Join(r.store.WorkDir(), notes[0]), long, long))
 	_, err = r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)

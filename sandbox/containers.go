@@ -25,7 +25,7 @@ type ContainerFacts struct {
 // Facts looks up the run of a container in its record, which may be of another state directory.
 func (r *Runner) Facts(c engine.Found) ContainerFacts {
 	facts := ContainerFacts{Owner: "gone"}
-	store := r.storeOf(c)
+	store := r.recovery.StoreOf(c)
 	by := c.Labels[spec.LabelOwner]
 	note, err := store.Journal(c.Labels[spec.LabelRun])
 	if err == nil {

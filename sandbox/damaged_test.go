@@ -190,7 +190,7 @@ func TestDamagedRecords(t *testing.T) {
 				t.Run(operation+", "+file+", "+how, func(t *testing.T) {
 					d := newDamagedRun(t, file, how)
 					do(t, d)
-					d.behind.close()
+					d.behind.Close()
 				})
 			}
 		}
@@ -234,7 +234,7 @@ func TestUnreadableKeepsItsHoldUntilItsContainerIsGone(t *testing.T) {
 			_, err = d.Adopt(t.Context(), "r1")
 			require.ErrorIs(t, err, record.ErrUnreadable)
 			d.requireEnded(t)
-			d.behind.close()
+			d.behind.Close()
 		})
 	}
 }
@@ -332,7 +332,7 @@ func TestDamagedNotes(t *testing.T) {
 						d.fake.Do(func(f *enginetest.Fake) { f.Program = nil })
 						_, err := d.Run(t.Context(), req)
 						require.NoError(t, err)
-						d.behind.close()
+						d.behind.Close()
 					}
 					found, err := d.store.Get("r1")
 					require.NoError(t, err)

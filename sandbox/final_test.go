@@ -102,5 +102,7 @@ func TestOwnerThatCannotBeSeenCountsAsAliveUntilTheDeadline(t *testing.T) {
 	now := time.Now()
 	require.Equal(t, record.Running, record.Journal{Owner: elsewhere, Deadline: now.Add(time.Second)}.State(now))
 	require.Equal(t, record.Lost, record.Journal{Owner: elsewhere, Deadline: now.Add(-time.Second)}.State(now))
-	require.Equal(t, record.Lost, record.Journal{Owner: "nonsense", Deadline: now.Add(time.Hour)}.State(now))
+	require.Equal(t, record.Running, record.Journal{Owner: "nonsense", Deadline: now.Add(time.Hour)}.State(now), "it is not known")
+	require.Equal(t, record.Lost, record.Journal{Owner: "nonsense", Deadline: now.Add(-time.Hour)}.State(now))
+	require.Equal(t, record.Lost, record.Journal{Deadline: now.Add(time.Hour)}.State(now), "it gave the run up")
 }

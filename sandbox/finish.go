@@ -44,7 +44,10 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	if e.StartError == nil && a.leaves() {
 		return nil, a.leaveIt() // not behind the removal: the container has the end of the program
 	}
-	if !gone {
+	if gone {
+		a.releaseGPUs(ctx) // the outputs may take long
+		a.idle()
+	} else {
 		a.removeNow(ctx)
 	}
 	measured := a.endOutput()
@@ -85,7 +88,9 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		a.settle()
 	}
 	if e.Lost != nil && a.left || !a.stage.Published() { // anybody may try again, see [Runner.Adopt]
-		err = errors.Join(err, a.runner.disclaim(ctx, a.spec.Job.RunID, a.journal.Deadline))
+		disclaiming, cancel := context.WithTimeout(ctx, cleanupBudget)
+		defer cancel()
+		err = errors.Join(err, a.runner.store.Disclaim(disclaiming, a.spec.Job.RunID, a.journal.Deadline))
 	}
 	if decided.Err == nil {
 		decided.Err = e.Lost

@@ -155,7 +155,7 @@ func (a *run) releaseGPUs(ctx context.Context) {
 }
 
 // stillUses says why the program of a dead holder may still use its GPUs; empty if it cannot.
-// A run that has ended is finished first, as a garbage collection does.
+// A run that has ended is finished behind the wait, which only lasts until the program uses no GPU any more.
 func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holder, since time.Time) string {
 	if dead.Engine != info.ID {
 		if time.Since(since) > seconds(dead.LimitSeconds) {
@@ -187,33 +187,30 @@ func (r *Runner) stillUses(ctx context.Context, info engine.Info, dead gpu.Holde
 	return strings.Join(reasons, "; ")
 }
 
-// endOrphan finishes the run of a container whose controller is dead, if its program has ended,
+// endOrphan begins to finish the run of a container whose controller is dead, if its program has ended,
 // and removes a container that no run of this store has. Otherwise it says why not.
 func (r *Runner) endOrphan(ctx context.Context, c engine.Found) string {
-	found, err := r.storeOf(c).Load(c.Labels[spec.LabelRun])
-	if err == nil && found.State.Abandoned() && r.storeOf(c) == r.store {
-		switch res, err := r.adopt(ctx, found, runOptions{}, true); {
-		case res != nil, errors.Is(err, outcome.ErrOwnerDied):
-			return ""
-		case errors.Is(err, ErrStillRuns):
-			return "its own process died, and its program has its GPUs until it ends; watch or end it with: sandbox adopt " + found.ID
-		default:
-			return err.Error()
-		}
+	store := r.recovery.StoreOf(c)
+	found, err := store.Load(c.Labels[spec.LabelRun])
+	if err != nil || !found.State.Abandoned() || store != r.store {
+		return r.recovery.RemoveAbandoned(ctx, c)
 	}
-	run, seen := r.look(c), c
-	seen.Labels = run.ownedBy(c)
-	if why := r.mustStay(c, run, nil); why != "" {
-		return why
+	work := r.finishBehind(found)
+	select {
+	case <-work.Ended:
+		return ""
+	case <-work.Done:
+	case <-ctx.Done():
+		return context.Cause(ctx).Error()
 	}
-	remove, reason := collectable(seen, GCOptions{}, time.Now())
-	if !remove {
-		return reason
-	}
-	if err := r.collectOne(ctx, c); err != nil {
+	switch err := work.Err; {
+	case work.Result != nil, errors.Is(err, outcome.ErrOwnerDied):
+		return ""
+	case errors.Is(err, ErrStillRuns):
+		return "its own process died, and its program has its GPUs until it ends; watch or end it with: sandbox adopt " + found.ID
+	default:
 		return err.Error()
 	}
-	return ""
 }
 
 // wanted is a request in the form of a lease.

@@ -799,7 +799,7 @@ func diePooled(t *testing.T, fake *enginetest.Fake, step string, req Request) (*
 		p.mu.Unlock()
 		p.stop()
 		<-p.filling
-		first.behind.close()
+		first.behind.Close()
 		a.stopWatch()
 		_ = a.stage.Close()
 		fake.Die()
@@ -892,7 +892,7 @@ func TestTheNextRunRemovesWhatADeadPoolLeft(t *testing.T) {
 	require.GreaterOrEqual(t, len(fake.Containers()), 2) // one more if the pool was filled again before it died
 	_, err := r.Run(t.Context(), some("true"))
 	require.NoError(t, err)
-	r.behind.wait(t.Context())
+	r.behind.Wait(t.Context())
 	require.Empty(t, fake.Left())
 	requireNothingWaits(t, r)
 }

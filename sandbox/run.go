@@ -68,7 +68,7 @@ func (r *Runner) Run(ctx context.Context, req Request, opts ...RunOption) (*resu
 	}
 	o.workFile = file
 	res, err := r.runOnce(ctx, req, o)
-	if errors.Is(err, ErrBusy) && r.behind.wait(ctx) {
+	if errors.Is(err, ErrBusy) && r.behind.Wait(ctx) {
 		res, err = r.runOnce(ctx, req, o) // this runner itself had it, for the run of a dead controller
 	}
 	var elsewhere *stage.NotSharedError
@@ -135,7 +135,7 @@ func (r *Runner) runOnce(ctx context.Context, req Request, o runOptions) (_ *res
 	}
 	a.at("accepted")
 	steps.begin(StepStream)
-	r.finishBehind()
+	r.lookBehind()
 	if a.spare {
 		defer time.AfterFunc(nextDelay, next).Stop()
 	} else {
@@ -205,8 +205,9 @@ type run struct {
 	unmonitored bool
 	// leave ends when a run that is adopted is to be left to another process; nil for never.
 	leave context.Context //nolint:containedctx // it is of the caller, who waits
-	// release says that the program has ended; see [Hooks].
+	// release says that the program has ended; see [Hooks]. idle says that it uses no GPU any more.
 	release func()
+	idle    func()
 	// workFile is the note of the job that the run is done for, and endWork removes it; see
 	// [Work].
 	workFile string
@@ -233,7 +234,7 @@ func newRun(r *Runner, plan planned, o runOptions, began time.Time) *run {
 		planned: plan, runner: r, io: o.io, hooks: o.hooks, workFile: o.workFile, empty: o.empty, began: began,
 		log:     r.log.With(logRun, plan.spec.Job.RunID),
 		steps:   &steps{},
-		release: func() {}, stopWatch: func() {}, endWork: func() {}, stops: make(chan outcome.StopReason, 1),
+		release: func() {}, idle: func() {}, stopWatch: func() {}, endWork: func() {}, stops: make(chan outcome.StopReason, 1),
 	}
 	a.evidence.SoftSignal = int(spec.SoftSignals[plan.spec.Job.SoftSignal])
 	a.evidence.Limit = seconds(plan.spec.Job.TimeoutSeconds)

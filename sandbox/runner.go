@@ -19,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/engine"
 	"github.com/evalbox/evalbox/sandbox/observe"
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/recover"
 	"github.com/evalbox/evalbox/sandbox/spec"
 	"github.com/evalbox/evalbox/sandbox/stage"
 	"github.com/evalbox/evalbox/sandbox/tree"
@@ -73,8 +74,11 @@ type Runner struct {
 	// observeWait bounds the wait for the start of an observation.
 	observeWait time.Duration
 	facts       factCache
-	behind      behind
-	pool        pool
+	// recovery finishes what dead controllers have left; behind does so behind the runs of this one.
+	recovery     *recover.Recovery
+	behind       recover.Behind
+	lookedBehind atomic.Pointer[time.Time]
+	pool         pool
 	// keeper says that the keeper of the state directory is asked for containers.
 	keeper bool
 	// taken has the IDs of the runs of dead controllers whose results were returned for a
@@ -216,8 +220,9 @@ func New(opts ...Option) (*Runner, error) {
 		}
 	}
 	r.facts.log, r.pool.runner = r.log, r
+	r.recovery = &recover.Recovery{Store: r.store, Engine: r.engine, Log: r.log, Free: r.free}
 	r.closing = sync.OnceValue(func() error {
-		r.behind.close()
+		r.behind.Close()
 		r.pool.close()
 		return r.engine.Close()
 	})
@@ -253,13 +258,13 @@ func (r *Runner) Info(ctx context.Context) (engine.Info, error) { return r.engin
 func (r *Runner) Containers(ctx context.Context) ([]engine.Found, error) {
 	all, err := r.engine.List(ctx)
 	all = slices.DeleteFunc(all, func(c engine.Found) bool {
-		return c.Labels[spec.LabelPart] != "" || r.isGoing(c) || r.storeOf(c).IsWaiting(c.Labels[spec.LabelRun])
+		return c.Labels[spec.LabelPart] != "" || r.isGoing(c) || r.recovery.StoreOf(c).IsWaiting(c.Labels[spec.LabelRun])
 	})
 	for _, c := range all {
 		if c.Labels[spec.LabelName] != "" {
 			continue
 		}
-		if found, err := r.storeOf(c).Load(c.Labels[spec.LabelRun]); err == nil && found.Spec.Job.Name != "" {
+		if found, err := r.recovery.StoreOf(c).Load(c.Labels[spec.LabelRun]); err == nil && found.Spec.Job.Name != "" {
 			c.Labels[spec.LabelName] = found.Spec.Job.Name // the container has waited for its run
 		}
 	}
@@ -274,7 +279,7 @@ func (r *Runner) isGoing(c engine.Found) bool {
 	if c.Labels[spec.LabelKeep] == "true" {
 		return false
 	}
-	written, err := os.Stat(filepath.Join(r.storeOf(c).RunsDir(), c.Labels[spec.LabelRun], record.ResultFile))
+	written, err := os.Stat(filepath.Join(r.recovery.StoreOf(c).RunsDir(), c.Labels[spec.LabelRun], record.ResultFile))
 	return err == nil && time.Since(written.ModTime()) < removalPatience
 }
 

@@ -201,7 +201,7 @@ func TestCloseLeavesWhatIsFinishedBehind(t *testing.T) {
 			req.Transfer, req.Trees = transfer, []Tree{{Source: repo, Target: "/repo"}}
 			r := dieAt(t, fake, "ended", req)
 			fake.Do(func(f *enginetest.Fake) { f.Program = nil })
-			collecting, closing := make(chan struct{}), make(chan struct{})
+			collecting := make(chan struct{})
 			r.at = func(step string, a *run) {
 				if a.spec.Job.RunID == "r1" && step == "ended" {
 					// It has begun to collect when its runner is closed.
@@ -209,7 +209,7 @@ func TestCloseLeavesWhatIsFinishedBehind(t *testing.T) {
 					leave(stage.ErrLeft)
 					a.stage.Collect(ctx, true, true, false)
 					close(collecting)
-					<-closing
+					<-a.leave.Done()
 				}
 			}
 			next := command("other")
@@ -217,11 +217,7 @@ func TestCloseLeavesWhatIsFinishedBehind(t *testing.T) {
 			_, err := r.Run(t.Context(), next)
 			require.NoError(t, err)
 			<-collecting
-			r.behind.mu.Lock()
-			work := r.behind.cancel
-			r.behind.cancel = func() { work(); close(closing) }
-			r.behind.mu.Unlock()
-			r.behind.close()
+			r.behind.Close()
 			found, err := r.store.Get("r1")
 			require.NoError(t, err)
 			require.Equal(t, record.Lost, found.State, "nobody owns it")

@@ -19,6 +19,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/hostpath"
 	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
+	"github.com/evalbox/evalbox/sandbox/recover"
 )
 
 // Work makes a run the only one that is done for a job: if the controller of an
@@ -99,7 +100,7 @@ func (r *Runner) endOthers(ctx context.Context, file string) {
 			err = r.store.RequestStop(note.RunID, true)
 		}
 		if err == nil {
-			_, err = r.adopt(ctx, found, runOptions{}, false)
+			_, err = r.adopt(ctx, found, runOptions{})
 		}
 		switch {
 		case err != nil && !errors.Is(err, outcome.ErrOwnerDied):
@@ -155,11 +156,14 @@ func (r *Runner) tidyWork() {
 		if ok {
 			_, err = r.store.State(note.RunID)
 		}
-		if !ok || errors.Is(err, record.ErrNoRecord) && time.Since(info.ModTime()) >= journalPatience {
+		if !ok || errors.Is(err, record.ErrNoRecord) && time.Since(info.ModTime()) >= reservePatience {
 			_ = os.Remove(file) // as above
 		}
 	}
 }
+
+// reservePatience is how long a run may take between its note and its record.
+const reservePatience = time.Minute
 
 // workPoll is how often a run that another process finishes is looked at.
 const workPoll = 50 * time.Millisecond
@@ -194,7 +198,7 @@ func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (_ *
 			res = found.Result
 		default:
 			r.log.Debug("the run of a dead controller is finished instead of a new one", logRun, note.RunID)
-			res, err = r.adopt(ctx, found, o, false)
+			res, err = r.adopt(ctx, found, o)
 		}
 		switch {
 		case errors.Is(err, record.ErrRunning):
@@ -214,7 +218,7 @@ func (r *Runner) resumeWork(ctx context.Context, file string, o runOptions) (_ *
 // be known here.
 func neverRan(res *result.Result, err error) bool {
 	if res == nil {
-		return errors.Is(err, outcome.ErrOwnerDied) || errors.Is(err, errElsewhere)
+		return errors.Is(err, outcome.ErrOwnerDied) || errors.Is(err, recover.ErrElsewhere)
 	}
 	return res.Recovered && res.Status == result.StatusStartFailed && res.ExitCode == -1
 }

@@ -117,10 +117,8 @@ func LeftBehind(c container.Summary, now time.Time) bool {
 	if c.Labels[LabelReader] == "" || c.State != container.StateCreated {
 		return false
 	}
-	if by, err := owner.Parse(c.Labels[owner.LabelOwner]); err == nil && by.Fate() != owner.Unknown {
-		return by.Fate() == owner.Dead
-	}
-	return now.Sub(time.Unix(c.Created, 0)) > readerAge
+	gone, _ := owner.Gone(c.Labels[owner.LabelOwner], time.Unix(c.Created, 0).Add(readerAge), now)
+	return gone
 }
 
 // cleanupTime bounds cleaning up.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Labels of every object that a process makes on an engine and may leave there when it
@@ -83,4 +84,29 @@ func (o Owner) Fate() Fate {
 	}
 	// The process exists, but /proc hides it (mounted with hidepid).
 	return Unknown
+}
+
+// Gone is the rule by which everything decides whether its process is gone. text is what [Owner.String]
+// wrote; why says what is known of the process. A process that cannot be seen from here, and one that the
+// text does not name, counts as gone after the deadline, and without a deadline never.
+func Gone(text string, deadline, now time.Time) (gone bool, why string) {
+	unseen := "its owner cannot be seen from here"
+	if by, err := Parse(text); err != nil {
+		unseen = err.Error()
+	} else {
+		switch by.Fate() {
+		case Alive:
+			return false, fmt.Sprintf("its owner, process %d, lives", by.PID)
+		case Dead:
+			return true, fmt.Sprintf("its owner, process %d, is gone", by.PID)
+		case Unknown:
+		}
+	}
+	switch {
+	case deadline.IsZero():
+		return false, unseen + ", and it has no deadline"
+	case now.After(deadline):
+		return true, unseen + ", and its deadline is over"
+	}
+	return false, unseen + ", and its deadline is " + deadline.Format(time.RFC3339)
 }

@@ -208,6 +208,7 @@ type Lease struct {
 	// inventory is the inventory on which the decision was based.
 	inventory Inventory
 	locks     []*flock.Flock
+	over      bool
 }
 
 // Inventory returns the inventory that the lease is based on. Indexes may have changed
@@ -233,8 +234,12 @@ func (l *Lease) IDs() []string {
 	return slices.Clone(l.ids)
 }
 
-// Release gives the GPUs back. No program may use them any more. It must be called once.
+// Release gives the GPUs back. No program may use them any more. Of several calls of Release and
+// [Lease.Leave] the first one counts.
 func (l *Lease) Release(ctx context.Context) error {
+	if l.over {
+		return nil
+	}
 	f, err := openLeaseDir(ctx, l.manager.dir)
 	if err != nil {
 		// The ticket stays, so that StillUsed is asked about the run before the GPUs
@@ -242,12 +247,19 @@ func (l *Lease) Release(ctx context.Context) error {
 		return errors.Join(err, l.Leave())
 	}
 	// The GPUs come first: a GPU without a holder must not be locked.
+	l.over = true
 	return errors.Join(l.unlock(), f.drop(l.ticket), f.close())
 }
 
 // Leave ends the lease of a program that may still run. StillUsed is asked about it before
 // its GPUs are lent again, as if this process had died.
-func (l *Lease) Leave() error { return errors.Join(l.unlock(), l.ticket.lock.Close()) }
+func (l *Lease) Leave() error {
+	if l.over {
+		return nil
+	}
+	l.over = true
+	return errors.Join(l.unlock(), l.ticket.lock.Close())
+}
 
 func (l *Lease) unlock() error {
 	var errs []error

@@ -51,6 +51,9 @@ type Ref struct {
 	Nonce string `json:"nonce"`
 }
 
+// beginLimit is how long a process that cannot be seen from here may take before the run has its journal.
+const beginLimit = time.Hour
+
 // ErrNoJournal means that the owner of a run died before it wrote the journal, which is the
 // first thing of a run; or that it is about to write it.
 var ErrNoJournal = errors.New("has no journal")
@@ -81,26 +84,17 @@ func (s *Store) Journal(id string) (Journal, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return Journal{ID: id, Created: info.ModTime().UTC(), Owner: s.begunBy(id)}, err
+	created := info.ModTime().UTC()
+	return Journal{ID: id, Created: created, Owner: s.begunBy(id), Deadline: created.Add(beginLimit)}, err
 }
 
-// State returns the state of a run without a result. An owner that cannot be seen from here
-// (another PID namespace, another system) counts as alive until the deadline of the run.
+// State returns the state of a run without a result; see [owner.Gone].
 func (j Journal) State(now time.Time) State {
-	by, err := owner.Parse(j.Owner)
-	if err != nil {
+	gone, _ := owner.Gone(j.Owner, j.Deadline, now)
+	if gone || j.Owner == "" {
 		return Lost
 	}
-	switch by.Fate() {
-	case owner.Alive:
-		return Running
-	case owner.Unknown:
-		if now.Before(j.Deadline) {
-			return Running
-		}
-	case owner.Dead:
-	}
-	return Lost
+	return Running
 }
 
 // State returns the state of one record.

@@ -52,7 +52,7 @@ func Add(t testing.TB, s *record.Store, id string, by owner.Owner, created time.
 	dir, err := s.Create(id)
 	require.NoError(t, err)
 	require.NoError(t, record.WriteJSON(filepath.Join(dir, record.JournalFile), record.Journal{
-		Schema: record.JournalSchema, ID: id, Owner: by.String(), Container: "evalbox-" + id, Created: created,
+		Schema: record.JournalSchema, ID: id, Owner: by.String(), Container: "evalbox-" + id, Created: created, Deadline: created.Add(time.Hour),
 	}))
 	require.NoError(t, record.WriteJSON(filepath.Join(dir, record.SpecFile), spec.Spec{Schema: spec.SchemaV1, Job: spec.Job{RunID: id}}))
 	if finished {

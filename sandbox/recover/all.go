@@ -1,0 +1,163 @@
+package recover
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/evalbox/evalbox/result"
+	"github.com/evalbox/evalbox/sandbox/outcome"
+	"github.com/evalbox/evalbox/sandbox/record"
+)
+
+// Recovered is one run that another process had started, and what became of it.
+type Recovered struct {
+	RunID string
+	// Result is nil if the run was not finished; Err then says why.
+	Result *result.Result
+	Err    error
+}
+
+// Settled reports whether there is no result and never will be, and nothing of the run is left but
+// its record: its process died before the run had a container, or its journal is gone, or its record
+// is damaged. Err says so.
+func (a Recovered) Settled() bool { return a.Result == nil && errors.Is(a.Err, outcome.ErrOwnerDied) }
+
+// Filter selects runs. Most bounds how many are finished at the same time; 0 means that a program that
+// runs holds up no other.
+type Filter struct {
+	// Deep looks at every record, also at those that are not noted as open any more.
+	Deep bool
+	Most int
+}
+
+// All finishes the runs whose controllers are gone, as [Recovery.Run] does. Each is called once for
+// each of them, one at a time. When ctx ends, no other run is begun.
+func (r *Recovery) All(ctx context.Context, filter Filter, resume Resume, each func(Recovered)) error {
+	ids, err := r.lost(filter)
+	if filter.Most == 0 {
+		filter.Most = len(ids)
+	}
+	var (
+		all  sync.WaitGroup
+		mu   sync.Mutex
+		room = make(chan struct{}, filter.Most)
+	)
+	for _, id := range ids {
+		room <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() {
+			defer func() { <-room }()
+			is := Recovered{RunID: id}
+			found, err := r.Store.Load(id)
+			if err == nil {
+				is.Result, err = r.Run(ctx, found, resume)
+			}
+			is.Err = err
+			mu.Lock()
+			defer mu.Unlock()
+			each(is)
+		})
+	}
+	all.Wait()
+	return err
+}
+
+// lost lists the runs whose controllers are gone and for which something has to be done.
+func (r *Recovery) lost(filter Filter) ([]string, error) {
+	ids, err := r.Store.Orphans()
+	if filter.Deep {
+		all, listErr := r.Store.IDs()
+		err = errors.Join(err, listErr)
+		for _, id := range all {
+			if state, stateErr := r.Store.State(id); stateErr == nil && state == record.Lost && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids, err
+}
+
+// Behind is work behind the runs of a living controller: whoever needs it waits for it, and it outlives
+// who waits. The zero Behind is ready. Its methods may be called concurrently.
+type Behind struct {
+	mu     sync.Mutex
+	closed bool
+	ctx    context.Context //nolint:containedctx // it is of all work
+	cancel context.CancelFunc
+	work   map[string]*Work
+}
+
+// Work is one piece of work that was begun.
+type Work struct {
+	// Ended is closed when the program of the run has ended and uses nothing any more; Done when the
+	// work is done. Result and Err are set then.
+	Ended, Done chan struct{}
+	Result      *result.Result
+	Err         error
+	ended       sync.Once
+}
+
+// HasEnded closes Ended.
+func (w *Work) HasEnded() { w.ended.Do(func() { close(w.Ended) }) }
+
+// errClosed ends work that nobody begins any more.
+var errClosed = errors.New("the runner is closed")
+
+// Do begins the work of a name, usually the ID of a run, unless it is in progress. The context of do ends
+// with [Behind.Close]. Nothing begins after that.
+func (b *Behind) Do(name string, do func(context.Context, *Work)) *Work {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w := b.work[name]; w != nil {
+		return w
+	}
+	w := &Work{Ended: make(chan struct{}), Done: make(chan struct{})}
+	if b.closed {
+		w.Err = errClosed
+		close(w.Done)
+		return w
+	}
+	if b.work == nil {
+		b.work = map[string]*Work{}
+		b.ctx, b.cancel = context.WithCancel(context.Background())
+	}
+	b.work[name] = w
+	go func() {
+		do(b.ctx, w)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.work, name)
+		close(w.Done)
+	}()
+	return w
+}
+
+// Close ends the work, and waits until it has ended: a run that is being finished is left to the next process.
+func (b *Behind) Close() {
+	b.mu.Lock()
+	b.closed = true
+	if b.cancel != nil {
+		b.cancel()
+	}
+	b.mu.Unlock()
+	b.Wait(context.Background())
+}
+
+// Wait waits for the work that is in progress, at most until ctx ends. It reports whether there was any.
+func (b *Behind) Wait(ctx context.Context) bool {
+	b.mu.Lock()
+	all := slices.Collect(maps.Values(b.work))
+	b.mu.Unlock()
+	for _, w := range all {
+		select {
+		case <-w.Done:
+		case <-ctx.Done():
+		}
+	}
+	return len(all) > 0
+}
