@@ -136,7 +136,7 @@ func (r *Runner) resume(ctx context.Context, found record.Record, note record.Jo
 	}
 	if a.container != nil {
 		if ended != nil && !a.hasEnded(ctx) {
-			return nil, errors.Join(fmt.Errorf("run %s: %w", found.ID, ErrStillRuns), a.letGo())
+			return nil, errors.Join(recover.StillRuns(found.ID), a.letGo())
 		}
 		heeded := ctx
 		if ended != nil {

@@ -636,7 +636,7 @@ func TestGPUsBelongToTheContainer(t *testing.T) {
 	next := gpuCommand("1")
 	next.ID = "r2"
 	_, err := r.Run(t.Context(), next)
-	require.ErrorContains(t, err, "its program has its GPUs until it ends; watch or end it with: sandbox adopt r1")
+	require.ErrorContains(t, err, "its program still runs until its time limit; watch or end it with: sandbox adopt r1")
 
 	adopting := make(chan struct{})
 	r.at = func(step string, a *run) {

@@ -280,7 +280,7 @@ func TestEngineGPUsOfADeadController(t *testing.T) {
 	req := python(t, "pass")
 	req.GPUs = "all"
 	_, err = r.Run(t.Context(), req)
-	require.ErrorContains(t, err, "its program has its GPUs until it ends")
+	require.ErrorContains(t, err, "its program still runs until its time limit")
 	ctx, cancel := context.WithCancel(t.Context())
 	adopted, err := r.Adopt(ctx, orphan(spec.TransferAuto), sandbox.IO{Stdout: afterLine("started", cancel)})
 	require.NoError(t, err)

@@ -203,14 +203,10 @@ func (r *Runner) endOrphan(ctx context.Context, c engine.Found) string {
 	case <-ctx.Done():
 		return context.Cause(ctx).Error()
 	}
-	switch err := work.Err; {
-	case work.Result != nil, errors.Is(err, outcome.ErrOwnerDied):
-		return ""
-	case errors.Is(err, ErrStillRuns):
-		return "its own process died, and its program has its GPUs until it ends; watch or end it with: sandbox adopt " + found.ID
-	default:
+	if err := work.Err; work.Result == nil && !errors.Is(err, outcome.ErrOwnerDied) {
 		return err.Error()
 	}
+	return ""
 }
 
 // wanted is a request in the form of a lease.

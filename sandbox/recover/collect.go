@@ -221,8 +221,6 @@ func (r *Recovery) mustStay(c engine.Found, run recorded, unfinished error) stri
 	switch {
 	case run.store != r.Store:
 		return fmt.Sprintf("its own process died; finish its run with: sandbox --state-dir %s adopt %s", run.store.Dir(), id)
-	case errors.Is(unfinished, ErrStillRuns):
-		return "its own process died, and its program still runs until its time limit; watch or end it with: sandbox adopt " + id
 	case unfinished != nil:
 		return unfinished.Error()
 	}
@@ -297,7 +295,7 @@ func (r *Recovery) collectOne(ctx context.Context, c engine.Found) error {
 	store := r.StoreOf(c)
 	if store == r.Store || store.Trusted() == nil {
 		// Its record says where its outputs belong.
-		return stage.Reclaim(store, c.Labels[spec.LabelRun])
+		return stage.Reclaim(ctx, store, c.Labels[spec.LabelRun])
 	}
 	return nil // another user's: what its records say is not done for that user
 }

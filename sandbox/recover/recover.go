@@ -43,6 +43,11 @@ func GiveUp(context.Context, record.Record, record.Journal) (*result.Result, err
 	return nil, engine.ErrNoContainer
 }
 
+// StillRuns is the [ErrStillRuns] of a run.
+func StillRuns(id string) error {
+	return fmt.Errorf("run %s: %w until its time limit; watch or end it with: sandbox adopt %s", id, ErrStillRuns, id)
+}
+
 var (
 	// ErrStillRuns means that the program of a run without a controller has not ended. It may run until its
 	// time limit, which the container's init keeps.
@@ -74,41 +79,49 @@ func (r *Recovery) Run(ctx context.Context, found record.Record, resume Resume) 
 	case found.State == record.Unreadable && !r.Store.IsOpen(found.ID):
 		return nil, &endedError{found.Damage} // it was ended before
 	}
-	job := found.Spec.Job
-	limit := time.Duration((job.TimeoutSeconds + job.GraceSeconds) * float64(time.Second))
-	note, err := r.Store.Claim(ctx, found.ID, time.Now().Add(limit+stage.PartSlack))
-	claimed := err == nil
+	note, nameless, err := r.claim(ctx, found)
 	switch {
-	case claimed:
 	case done != nil && errors.Is(err, record.ErrRunning):
 		return done, nil // its controller is about to do the rest
-	case errors.Is(err, record.ErrNoJournal) && done == nil:
-		note, begun := r.Store.Journal(found.ID)
-		if begun != nil || note.Owner == "" && time.Since(found.Created) <= beginPatience {
-			return nil, errors.Join(err, begun) // somebody may be about to write it
-		}
-	case !errors.Is(err, record.ErrNoJournal) && !errors.Is(err, record.ErrUnreadable):
+	case err != nil:
 		return done, err
-	}
-	if claimed && note.Container != "" && found.State != record.Unreadable && (done == nil || again) {
+	case nameless == nil && note.Container != "" && found.State != record.Unreadable && (done == nil || again):
 		res, err := r.resume(ctx, found, note, resume)
 		if res != nil || !again || !errors.Is(err, engine.ErrNoContainer) {
-			return res, r.letGo(ctx, found.ID, note, res == nil, err)
+			return res, r.letGo(ctx, note, res == nil, err)
 		}
 	}
-	unclaimed := err
-	err = r.end(context.WithoutCancel(ctx), found, note, unclaimed)
-	return done, r.letGo(ctx, found.ID, note, claimed && (done == nil || err != nil), err)
+	err = r.end(ctx, found, note, nameless)
+	return done, r.letGo(ctx, note, nameless == nil && (done == nil || err != nil), err)
+}
+
+// claim makes this process the owner of a run. nameless is why a journal names no owner: it is
+// missing or damaged. Nobody can claim or resume such a run.
+func (r *Recovery) claim(ctx context.Context, found record.Record) (note record.Journal, nameless, err error) {
+	job := found.Spec.Job
+	limit := time.Duration((job.TimeoutSeconds + job.GraceSeconds) * float64(time.Second))
+	note, err = r.Store.Claim(ctx, found.ID, time.Now().Add(limit+stage.PartSlack))
+	switch {
+	case errors.Is(err, record.ErrUnreadable):
+		return note, err, nil
+	case errors.Is(err, record.ErrNoJournal):
+		begun, readErr := r.Store.Journal(found.ID)
+		if found.Result == nil && begun.Owner == "" && time.Since(found.Created) <= beginPatience {
+			return note, nil, err // somebody may be about to write it
+		}
+		return note, err, readErr
+	}
+	return note, nil, err
 }
 
 // letGo ends the ownership of a run that is not over, also for a caller who has given up: somebody else may try.
-func (r *Recovery) letGo(ctx context.Context, id string, note record.Journal, open bool, err error) error {
+func (r *Recovery) letGo(ctx context.Context, note record.Journal, open bool, err error) error {
 	if !open {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeBudget)
 	defer cancel()
-	return errors.Join(err, r.Store.Disclaim(ctx, id, note.Deadline))
+	return errors.Join(err, r.Store.Disclaim(ctx, note.ID, note.Deadline))
 }
 
 func (r *Recovery) resume(ctx context.Context, found record.Record, note record.Journal, resume Resume) (*result.Result, error) {
@@ -164,21 +177,21 @@ func (e *endedError) Unwrap() []error { return []error{e.damage, outcome.ErrOwne
 // end ends a run that gets no other result than the one that it may have: what the engine has of it is
 // removed, its outputs move to its ./final, and its leases are given back. Its record stays if it has a
 // result, outputs that cannot move, or damage. Without a result the error says why there is none.
-func (r *Recovery) end(ctx context.Context, found record.Record, note record.Journal, unclaimed error) error {
-	id, claimed := found.ID, unclaimed == nil
-	if claimed && found.Result == nil && note.Container != "" {
+func (r *Recovery) end(ctx context.Context, found record.Record, note record.Journal, nameless error) error {
+	id, removing := found.ID, context.WithoutCancel(ctx)
+	if nameless == nil && found.Result == nil && note.Container != "" {
 		if err := r.isHere(ctx, note); err != nil {
 			return err
 		}
 	}
 	// The program may run until its container is gone: the files come later.
-	if err := r.remove(ctx, id, unclaimed); err != nil {
+	if err := r.remove(removing, id, nameless); err != nil {
 		return err
 	}
-	if err := stage.Reclaim(r.Store, id); err != nil {
+	if err := stage.Reclaim(ctx, r.Store, id); err != nil {
 		return err
 	}
-	if err := r.Free(ctx, id); err != nil {
+	if err := r.Free(removing, id); err != nil {
 		return err
 	}
 	why := fmt.Errorf("run %s: %w", id, errNoJournal)
@@ -188,7 +201,7 @@ func (r *Recovery) end(ctx context.Context, found record.Record, note record.Jou
 		return r.Store.Settle(id)
 	case found.State == record.Unreadable:
 		return errors.Join(&endedError{found.Damage}, r.Store.Settle(id))
-	case claimed:
+	case nameless == nil:
 		why = fmt.Errorf("run %s: %w", id, outcome.ErrOwnerDied)
 	case dir != "":
 		return errors.Join(fmt.Errorf("%w; its outputs are in %s", why, dir), r.Store.Settle(id))
@@ -199,9 +212,9 @@ func (r *Recovery) end(ctx context.Context, found record.Record, note record.Jou
 // RemoveLeft removes what the engine has of a run that this process owns.
 func (r *Recovery) RemoveLeft(ctx context.Context, id string) error { return r.remove(ctx, id, nil) }
 
-// remove removes what the engine has of a run. The owner of a run that could not be claimed may live, by
-// the labels of its container: then nothing is removed.
-func (r *Recovery) remove(ctx context.Context, id string, unclaimed error) error {
+// remove removes what the engine has of a run. If its journal names no owner, the labels of
+// its container do: the owner may live, and nothing is removed.
+func (r *Recovery) remove(ctx context.Context, id string, nameless error) error {
 	ctx, cancel := context.WithTimeout(ctx, removeBudget)
 	defer cancel()
 	containers, err := r.Engine.List(ctx)
@@ -209,11 +222,11 @@ func (r *Recovery) remove(ctx context.Context, id string, unclaimed error) error
 		return err
 	}
 	for _, c := range containers {
-		if unclaimed == nil || !r.isOf(id, c.Labels) || c.Labels[spec.LabelPart] != "" {
+		if nameless == nil || !r.isOf(id, c.Labels) || c.Labels[spec.LabelPart] != "" {
 			continue
 		}
 		if remove, reason := collectable(r.look(c).container(c), Options{Kept: true}, time.Now()); !remove {
-			return fmt.Errorf("%w; container %s: %s", unclaimed, c.Name, reason)
+			return fmt.Errorf("%w; container %s: %s", nameless, c.Name, reason)
 		}
 	}
 	for _, c := range containers {

@@ -237,7 +237,7 @@ func TestDeathWhilePublishing(t *testing.T) {
 					return
 				}
 				if steps%2 == 0 {
-					require.NoError(t, Reclaim(store, "r1"))
+					require.NoError(t, Reclaim(t.Context(), store, "r1"))
 				} else {
 					again := &publishing{final: final}
 					var err error

@@ -20,7 +20,7 @@ const reclaimBudget = 30 * time.Minute
 // Reclaim cleans up after a run that nobody can finish, or whose result could not be published, and
 // whose container is gone: it publishes the outputs, and frees what the run had. It may be called
 // again.
-func Reclaim(store *record.Store, id string) error {
+func Reclaim(ctx context.Context, store *record.Store, id string) error {
 	journal, err := store.Journal(id)
 	if errors.Is(err, record.ErrNoRecord) {
 		return nil
@@ -43,7 +43,7 @@ func Reclaim(store *record.Store, id string) error {
 	if journal.Schema != "" && journal.Ref.ID == "" {
 		return errors.Join(image.Remove(), dropOutputs(store, id)) // no program ever had them
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), reclaimBudget)
+	ctx, cancel := context.WithTimeout(ctx, reclaimBudget)
 	defer cancel()
 	return Publish(ctx, store, id)
 }
