@@ -3,6 +3,7 @@
 package sandbox_test
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -32,7 +33,7 @@ func beMortalOwner(r *sandbox.Runner, step, final string) error {
 		}
 	})
 	_, err := r.Run(context.Background(), sandbox.Request{
-		ID: orphan(step), Final: final, Transfer: os.Getenv(ownerWay),
+		ID: cmp.Or(os.Getenv(ownerID), orphan(step)), Final: final, Transfer: os.Getenv(ownerWay),
 		Trees: []sandbox.Tree{{Source: "plan", Target: "/repo"}},
 		Command: []string{"python3", "-c", `
 import os

@@ -29,6 +29,7 @@ const (
 	ownerNet   = "EVALBOX_TEST_OWNER_EGRESS"
 	ownerImage = "EVALBOX_TEST_OWNER_IMAGE"
 	ownerDies  = "EVALBOX_TEST_OWNER_DIES"
+	ownerID    = "EVALBOX_TEST_OWNER_ID"
 	// ownerObserves is the way of a controller that holds a program back.
 	ownerObserves = "observe"
 )
@@ -56,6 +57,9 @@ func beOwner(state, final string) error {
 	e, err := docker.FromEnv()
 	if err != nil {
 		return err
+	}
+	if last := os.Getenv(ownerAdopts); last != "" {
+		return beMortalAdopter(e, state, last)
 	}
 	poolSize := 0
 	var more []sandbox.Option
