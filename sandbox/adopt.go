@@ -231,13 +231,18 @@ func (a *run) letGo() error {
 func (a *run) neverStarted(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	a.container = nil
-	if err := a.runner.recovery.RemoveLeft(ctx, a.spec.Job.RunID); err != nil {
-		return nil, err
-	}
-	a.nameTaken, a.left = true, false // nothing of it is on the engine any more
 	if err := a.resumeStage(ctx, false); err != nil {
 		return nil, err
 	}
+	a.journal.Ref = record.Ref{} // only the container knows it, and goes
+	err := a.writeJournal()
+	if err == nil {
+		err = a.runner.recovery.RemoveLeft(ctx, a.spec.Job.RunID)
+	}
+	if err != nil {
+		return nil, errors.Join(err, a.letGo())
+	}
+	a.nameTaken, a.left = true, false // nothing of it is on the engine any more
 	a.evidence = outcome.Evidence{Recovered: true, StartError: outcome.ErrOwnerDied}
 	if err := a.stage.Rollback(); err != nil {
 		a.warn.add("%v", err)

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalbox/evalbox/internal/atend"
+	"github.com/evalbox/evalbox/internal/owner"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/policy"
 	"github.com/evalbox/evalbox/result"
@@ -805,4 +808,145 @@ func TestAdoptWithoutAJournal(t *testing.T) {
 			require.Empty(t, all, "nothing is left to do")
 		})
 	}
+}
+
+// TestEveryoneAtOnce lets two adopters, two garbage collections and the next run with the same ./final meet a dead
+// run: one of them finishes it, and nothing is lost, left or done twice.
+func TestEveryoneAtOnce(t *testing.T) {
+	for _, step := range stepsOfARun[1:] {
+		t.Run(step, func(t *testing.T) {
+			w := newWorker()
+			close(w.letGo)
+			fake := enginetest.NewFake(w.program)
+			out := filepath.Join(t.TempDir(), "out")
+			req := command("train")
+			req.Final = out
+			r := dieAt(t, fake, step, req)
+			var all sync.WaitGroup
+			others := []*Runner{newFakeRunner(t, fake, WithStateDir(r.store.Dir())), newFakeRunner(t, fake, WithStateDir(r.store.Dir()))}
+			for _, other := range others {
+				all.Go(func() {
+					if _, err := other.Adopt(t.Context(), "r1"); err != nil && !errors.Is(err, ErrBusy) {
+						assert.ErrorIs(t, err, record.ErrRunning)
+					}
+				})
+				all.Go(func() {
+					_, err := other.GC(t.Context(), GCOptions{})
+					assert.NoError(t, err)
+				})
+			}
+			next := req
+			next.ID = "r2"
+			all.Go(func() {
+				if _, err := r.Run(t.Context(), next); err != nil {
+					assert.ErrorIs(t, err, ErrBusy)
+				}
+			})
+			all.Wait()
+			r.behind.Wait(t.Context())
+			_, err := r.Adopt(t.Context(), "r1")
+			require.NoError(t, err)
+			found, err := r.store.Get("r1")
+			require.NoError(t, err)
+			ran := slices.Index(stepsOfARun, step) >= slices.Index(stepsOfARun, "accepted")
+			require.Equal(t, ran, found.Result.Status == result.StatusExited, found.Result.Explanation)
+			require.Len(t, found.Result.Outputs, map[bool]int{true: 1}[ran])
+			next.ID = "r3"
+			_, err = r.Run(t.Context(), next)
+			require.NoError(t, err)
+			require.Equal(t, "r3", r.LeftBy(t.Context(), out))
+			aside, err := filepath.Glob(out + ".*")
+			require.NoError(t, err)
+			require.Empty(t, aside)
+			r.behind.Wait(t.Context())
+			require.Empty(t, fake.Left())
+			orphans, err := r.store.Orphans()
+			require.NoError(t, err)
+			require.Empty(t, orphans)
+		})
+	}
+}
+
+// TestGPUsAreNotHeldForOutputs: who waits for the GPUs of a dead controller's program does not wait for the
+// outputs of this program, which are collected behind the wait.
+func TestGPUsAreNotHeldForOutputs(t *testing.T) {
+	standInSMI(t, twoT4)
+	w := newWorker()
+	fake := gpuEngine(w.program)
+	r := dieAt(t, fake, "accepted", gpuCommand("2"))
+	containers, err := fake.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, containers, 1)
+	close(w.letGo)
+	collecting := make(chan struct{})
+	r.at = func(step string, _ *run) {
+		if step == "collected" {
+			<-collecting
+		}
+	}
+	require.Empty(t, r.endOrphan(t.Context(), containers[0]))
+	state, err := r.store.State("r1")
+	require.NoError(t, err)
+	require.Equal(t, record.Running, state, "it is being finished")
+	require.Equal(t, []string{"free", "free"}, gpuStates(t, r))
+	close(collecting)
+	r.behind.Wait(t.Context())
+	found, err := r.store.Get("r1")
+	require.NoError(t, err)
+	require.Equal(t, record.Finished, found.State)
+	require.Equal(t, result.StatusExited, found.Result.Status)
+	require.Empty(t, fake.Left())
+}
+
+// TestARunOfAnotherEngine stays as it is until its deadline: its program may run there, and use its files.
+func TestARunOfAnotherEngine(t *testing.T) {
+	w := newWorker()
+	close(w.letGo)
+	fake := enginetest.NewFake(w.program)
+	req := command("train")
+	req.Final = filepath.Join(t.TempDir(), "out")
+	r := dieAt(t, fake, "accepted", req)
+	other := enginetest.NewFake(nil)
+	other.Facts.ID = "another"
+	elsewhere := newFakeRunner(t, other, WithStateDir(r.store.Dir()))
+	gc := func() record.Record {
+		_, err := elsewhere.GC(t.Context(), GCOptions{})
+		require.NoError(t, err)
+		found, err := r.store.Get("r1")
+		require.NoError(t, err)
+		return found
+	}
+	require.Equal(t, record.Lost, gc().State)
+	entries, err := os.ReadDir(req.Final)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+
+	journal := filepath.Join(r.store.RecordDir("r1"), record.JournalFile)
+	var note record.Journal
+	require.NoError(t, record.ReadJSON(journal, &note))
+	note.Deadline = time.Now().Add(-time.Second)
+	require.NoError(t, record.WriteJSON(journal, note))
+	found := gc()
+	require.Equal(t, record.Finished, found.State)
+	require.Equal(t, result.StatusEngineLost, found.Result.Status)
+	require.FileExists(t, filepath.Join(req.Final, "model.bin"))
+}
+
+// TestARunThatBeginsElsewhere has no journal yet. Its controller cannot be seen from here, and lives.
+func TestARunThatBeginsElsewhere(t *testing.T) {
+	r := newFakeRunner(t, enginetest.NewFake(nil))
+	_, err := r.store.Create("r1")
+	require.NoError(t, err)
+	elsewhere := owner.This()
+	elsewhere.Namespace = "another"
+	recordtest.BegunBy(t, r.store, "r1", elsewhere)
+	_, err = r.GC(t.Context(), GCOptions{})
+	require.NoError(t, err)
+	_, err = r.Adopt(t.Context(), "r1")
+	require.ErrorIs(t, err, record.ErrRunning)
+	old := time.Now().Add(-2 * time.Hour)
+	require.NoError(t, os.Chtimes(r.store.RecordDir("r1"), old, old))
+	_, err = r.GC(t.Context(), GCOptions{})
+	require.NoError(t, err)
+	require.NoDirExists(t, r.store.RecordDir("r1"))
 }

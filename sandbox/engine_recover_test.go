@@ -82,7 +82,7 @@ func beMortalAdopter(e engine.Engine, state, last string) error {
 // TestEngineDeathOfARecovery kills a process that recovers the run of a dead controller with SIGKILL, before
 // and behind each call of the engine and at each step. The next one finishes the run as if it were the first.
 func TestEngineDeathOfARecovery(t *testing.T) {
-	for _, dies := range []string{"journaled", "accepted", "written"} {
+	for _, dies := range []string{"journaled", "noted", "accepted", "written"} {
 		t.Run(dies, func(t *testing.T) {
 			adopt := func(t *testing.T, last int) (state, final, moments string) {
 				t.Helper()
@@ -120,7 +120,7 @@ func TestEngineDeathOfARecovery(t *testing.T) {
 					found, err := r.Store().Get(id)
 					require.NoError(t, err)
 					require.Equal(t, record.Finished, found.State)
-					if dies == "journaled" {
+					if dies == "journaled" || dies == "noted" {
 						require.Equal(t, result.StatusStartFailed, found.Result.Status)
 					} else {
 						require.Equal(t, result.StatusExited, found.Result.Status, found.Result.Explanation)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -114,4 +115,29 @@ func TestOwnersThatCannotBeSeen(t *testing.T) {
 	dead := This()
 	dead.PID = 1 << 30 // above any kernel's maximum
 	require.Equal(t, Dead, dead.Fate())
+}
+
+func TestGone(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	dead, unseen := This(), This()
+	dead.Start = "1"
+	unseen.Namespace = "another"
+	for name, c := range map[string]struct {
+		text     string
+		deadline time.Time
+		gone     bool
+		why      string
+	}{
+		"lives":                             {This().String(), now.Add(-time.Hour), false, fmt.Sprintf("its owner, process %d, lives", os.Getpid())},
+		"is dead":                           {dead.String(), now.Add(time.Hour), true, fmt.Sprintf("its owner, process %d, is gone", os.Getpid())},
+		"is not seen":                       {unseen.String(), now.Add(time.Hour), false, "its owner cannot be seen from here, and its deadline is 2026-01-02T04:04:05Z"},
+		"is not seen, behind its deadline":  {unseen.String(), now.Add(-time.Second), true, "its owner cannot be seen from here, and its deadline is over"},
+		"is not seen, and has no deadline":  {unseen.String(), time.Time{}, false, "its owner cannot be seen from here, and it has no deadline"},
+		"is not named":                      {"", now.Add(time.Hour), false, `owner "" is not of the form boot/namespace/pid/start, and its deadline is 2026-01-02T04:04:05Z`},
+		"is not named, behind its deadline": {"torn", now.Add(-time.Hour), true, `owner "torn" is not of the form boot/namespace/pid/start, and its deadline is over`},
+	} {
+		gone, why := Gone(c.text, c.deadline, now)
+		require.Equal(t, c.gone, gone, name)
+		require.Equal(t, c.why, why, name)
+	}
 }
