@@ -29,6 +29,7 @@ import (
 	"github.com/evalbox/evalbox/sandbox/record"
 	"github.com/evalbox/evalbox/sandbox/record/recordtest"
 	"github.com/evalbox/evalbox/sandbox/recover"
+	"github.com/evalbox/evalbox/sandbox/spec"
 )
 
 // dieAt runs a request and simulates the death of its controller at a step: its locks are
@@ -949,4 +950,40 @@ func TestARunThatBeginsElsewhere(t *testing.T) {
 	_, err = r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.NoDirExists(t, r.store.RecordDir("r1"))
+}
+
+// TestAResultThatCannotBeWritten is not lost: the container stays until somebody can write the result.
+func TestAResultThatCannotBeWritten(t *testing.T) {
+	for _, transfer := range []string{spec.TransferBind, spec.TransferCopy} {
+		t.Run(transfer, func(t *testing.T) {
+			w := newWorker()
+			close(w.letGo)
+			fake := enginetest.NewFake(w.program)
+			r := newFakeRunner(t, fake)
+			inTheWay := filepath.Join(r.store.RecordDir("r1"), record.ResultFile)
+			r.at = func(step string, _ *run) {
+				if step == "collected" {
+					assert.NoError(t, os.Mkdir(inTheWay, 0o700))
+				}
+			}
+			req := finalRequest("r1", filepath.Join(t.TempDir(), "out"))
+			req.Transfer = transfer
+			res, err := r.Run(t.Context(), req)
+			require.ErrorContains(t, err, "cannot be written")
+			require.InDelta(t, 0.75, *res.Score, 0)
+			require.Equal(t, []string{"evalbox-r1"}, fake.Containers())
+			require.NoError(t, os.Remove(inTheWay))
+			r.at = nil
+			_, err = r.GC(t.Context(), GCOptions{})
+			require.NoError(t, err)
+			found, err := r.store.Get("r1")
+			require.NoError(t, err)
+			require.Equal(t, record.Finished, found.State)
+			require.Equal(t, result.StatusExited, found.Result.Status, found.Result.Explanation)
+			require.InDelta(t, 0.75, *found.Result.Score, 0)
+			require.Equal(t, "begin\nFinal Validation Performance: 0.75\n", found.Result.Stdout)
+			require.Len(t, found.Result.Outputs, 1)
+			require.Empty(t, fake.Left())
+		})
+	}
 }

@@ -73,6 +73,17 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	a.at("written")
 	a.steps.end(err)
 	a.steps.begin(StepRemove)
+	if decided.Err == nil {
+		decided.Err = e.Lost
+	}
+	if err != nil {
+		// Another process can finish the run as long as its container is there.
+		if a.container != nil {
+			a.container.Disconnect()
+		}
+		a.steps.end(err)
+		return res, errors.Join(decided.Err, err, a.disclaim(ctx))
+	}
 	removeErr := a.removeOrKeep(ctx)
 	if a.stage.Copied() && !a.spec.Job.Keep {
 		// Not before the result is on disk: until then the engine has what another process
@@ -80,7 +91,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		a.stage.Withdraw(ctx, a.left)
 		if warnings := a.warn.sorted(); len(warnings) > len(res.Warnings) {
 			res.Warnings = warnings
-			err = errors.Join(err, a.stage.WriteResult(res))
+			err = a.stage.WriteResult(res)
 		}
 	}
 	a.steps.end(removeErr)
@@ -88,14 +99,16 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		a.settle()
 	}
 	if e.Lost != nil && a.left || !a.stage.Published() { // anybody may try again, see [Runner.Adopt]
-		disclaiming, cancel := context.WithTimeout(ctx, cleanupBudget)
-		defer cancel()
-		err = errors.Join(err, a.runner.store.Disclaim(disclaiming, a.spec.Job.RunID, a.journal.Deadline))
-	}
-	if decided.Err == nil {
-		decided.Err = e.Lost
+		err = errors.Join(err, a.disclaim(ctx))
 	}
 	return res, errors.Join(decided.Err, err)
+}
+
+// disclaim leaves the run to whoever adopts it.
+func (a *run) disclaim(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
+	defer cancel()
+	return a.runner.store.Disclaim(ctx, a.spec.Job.RunID, a.journal.Deadline)
 }
 
 // endOutput closes the files of the output and of the measurements, and returns the summary of these.

@@ -552,6 +552,9 @@ var errUnreached = errors.New("the controller ended before the step")
 // witness is the file that the program writes to, wherever it is by now.
 func (c *cell) witness() string { return c.output("witness") }
 
+// outputs is the directory that has the outputs.
+func (c *cell) outputs() string { return filepath.Dir(c.output("answer")) }
+
 // output is a file of the program: in the directory of its run, and at the end in ./final.
 func (c *cell) output(name string) string {
 	for _, dir := range record.OutputDirs(c.record(), c.final(), c.id) {

@@ -46,7 +46,6 @@ func mountExt4(device, dir string) error {
 }
 
 func unmountSmall(dir, device string) error {
-	_ = exec.Command("blockdev", "--setrw", device).Run() // it may never have been otherwise
 	err := unix.Unmount(dir, unix.MNT_DETACH)
 	return errors.Join(err, exec.Command("losetup", "-d", device).Run())
 }
@@ -76,18 +75,9 @@ func readOnly(_ context.Context, c *cell) error {
 	if unix.Mount("", c.disk(), "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil {
 		return nil
 	}
-	// It is being written to. The kernel makes it read-only when its device refuses.
-	if err := exec.Command("blockdev", "--setro", c.device).Run(); err != nil {
-		return err
-	}
-	dir, err := os.Open(c.disk())
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	_ = os.WriteFile(c.filler(), []byte("x"), 0o600) // so that there is something to write
-	_ = unix.Syncfs(int(dir.Fd()))                   // fails, which is the purpose
-	return nil
+	// It is being written to. The kernel makes it read-only behind an error of the file system.
+	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(c.device), "trigger_fs_error")
+	return os.WriteFile(trigger, []byte("evalbox"), 0)
 }
 
 // releaseDisk gives the space back, or the right to write: what cleans up comes when the
@@ -98,9 +88,6 @@ func (c *cell) releaseDisk(ctx context.Context) error {
 	}
 	if c.device == "" {
 		return nil
-	}
-	if err := exec.Command("blockdev", "--setrw", c.device).Run(); err != nil {
-		return err
 	}
 	if unix.Mount("", c.disk(), "", unix.MS_REMOUNT, "") != nil {
 		// The kernel has given it up; containers that end may hold it a moment longer.

@@ -62,7 +62,7 @@ var steps = []step{
 	{name: "ending", mark: "score 0.585", pause: 3, container: true, started: true},
 	{name: "ended", call: apiCall{"POST", container64 + `/attach`}, at: output, pause: 3, mark: "score 0.585", container: true, started: true, unpooled: true},
 	{name: "publishing", event: &event{func(c *cell) string { return filepath.Dir(c.final()) }, unix.IN_CREATE, "final.before-"}, pause: 3, mark: "score 0.585", container: true, started: true},
-	{name: "collecting", event: &event{(*cell).final, unix.IN_OPEN, "answer"}, pause: 3, mark: "score 0.585", container: true, started: true},
+	{name: "collecting", event: &event{(*cell).outputs, unix.IN_OPEN, "answer"}, pause: 3, mark: "score 0.585", container: true, started: true},
 	{name: "result", call: apiCall{"DELETE", container64}, container: true, started: true},
 	{name: "removed", call: apiCall{"DELETE", container64}, at: afterAnswer, started: true},
 }

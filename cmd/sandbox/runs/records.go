@@ -118,8 +118,10 @@ ended first, with all that the engine has of it. For records by age, number or s
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.With(func(ctx context.Context, s settings.Settings, handles []string) error {
 			return eachRun(s, handles, func(store *record.Store, id string) error {
-				if err := endUnreadable(ctx, a, s, store, id); err != nil {
-					return err
+				if state, err := store.State(id); err == nil && state == record.Unreadable && store.IsOpen(id) {
+					if err := finishLost(ctx, a, s, id); err != nil {
+						return err
+					}
 				}
 				if err := store.Remove(id); err != nil {
 					return whyKept(store, id, err)
@@ -131,17 +133,14 @@ ended first, with all that the engine has of it. For records by age, number or s
 	return cli.TakesHandles(cmd)
 }
 
-// endUnreadable ends a run whose record is damaged, with all that belongs to it, unless that was done.
-func endUnreadable(ctx context.Context, a *cli.App, s settings.Settings, store *record.Store, id string) error {
-	if state, err := store.State(id); err != nil || state != record.Unreadable || !store.IsOpen(id) {
-		return nil //nolint:nilerr // the removal reports it
-	}
+// finishLost finishes a run whose own process died; a run whose record is damaged ends with all that belongs to it.
+func finishLost(ctx context.Context, a *cli.App, s settings.Settings, id string) error {
 	x, err := a.Begin(ctx, s, cli.Hidden)
 	if err != nil {
 		return err
 	}
 	defer x.Close()
-	if _, err := x.Box.Adopt(ctx, id); !errors.Is(err, outcome.ErrOwnerDied) {
+	if res, err := x.Box.Adopt(ctx, id, x.Hooks); res == nil && !errors.Is(err, outcome.ErrOwnerDied) {
 		return err
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/evalbox/evalbox/harness/contract"
 	"github.com/evalbox/evalbox/internal/render"
 	"github.com/evalbox/evalbox/internal/settings"
-	"github.com/evalbox/evalbox/sandbox/outcome"
 	"github.com/evalbox/evalbox/sandbox/record"
 )
 
@@ -71,12 +70,7 @@ func stop(ctx context.Context, a *cli.App, s settings.Settings, store *record.St
 		}
 	}
 	if state == record.Lost || state == record.Unreadable && store.IsOpen(id) {
-		x, err := a.Begin(ctx, s, cli.Hidden)
-		if err != nil {
-			return err
-		}
-		defer x.Close()
-		if res, err := x.Box.Adopt(ctx, id, x.Hooks); res == nil && !errors.Is(err, outcome.ErrOwnerDied) {
+		if err := finishLost(ctx, a, s, id); err != nil {
 			return err
 		}
 	}
