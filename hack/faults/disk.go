@@ -89,12 +89,22 @@ func (c *cell) releaseDisk(ctx context.Context) error {
 	if c.device == "" {
 		return nil
 	}
-	if unix.Mount("", c.disk(), "", unix.MS_REMOUNT, "") != nil {
-		// The kernel has given it up; containers that end may hold it a moment longer.
+	writable := func() bool { return os.WriteFile(c.filler(), nil, 0o600) == nil }
+	if unix.Mount("", c.disk(), "", unix.MS_REMOUNT, "") != nil || !writable() {
+		// The kernel has given it up until nobody has it mounted; containers that end may hold it a moment longer.
 		if err := unix.Unmount(c.disk(), unix.MNT_DETACH); err != nil {
 			return err
 		}
-		err := until(ctx, deathPatience, "the small file system", func() bool { return mountExt4(c.device, c.disk()) == nil })
+		err := until(ctx, deathPatience, "the small file system", func() bool {
+			if mountExt4(c.device, c.disk()) != nil {
+				return false
+			}
+			if writable() {
+				return true
+			}
+			_ = unix.Unmount(c.disk(), unix.MNT_DETACH) // the next attempt shows an error
+			return false
+		})
 		if err != nil {
 			return err
 		}
