@@ -54,25 +54,14 @@ func (r *Runner) Adopt(ctx context.Context, id string, opts ...RunOption) (*resu
 	return res, err
 }
 
-// adopt is Adopt.
 func (r *Runner) adopt(ctx context.Context, found record.Record, o runOptions) (*result.Result, error) {
-	return r.recovery.Run(ctx, found, func(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error) {
-		return r.resume(ctx, found, note, o, nil)
-	})
-}
-
-// resumeEnded finishes a run whose program has ended, for nobody who waits: a program that still runs is
-// left alone with [ErrStillRuns], and a program that has ended is left to another process when ctx ends.
-func (r *Runner) resumeEnded(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error) {
-	return r.resume(ctx, found, note, runOptions{}, func() {})
+	return r.recovery.Run(ctx, found, r.resumer(o, nil))
 }
 
 // finishBehind finishes a run whose program has ended, behind the runs of this runner.
 func (r *Runner) finishBehind(found record.Record) *recover.Work {
 	return r.behind.Do(found.ID, func(ctx context.Context, w *recover.Work) {
-		w.Result, w.Err = r.recovery.Run(ctx, found, func(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error) {
-			return r.resume(ctx, found, note, runOptions{}, w.HasEnded)
-		})
+		w.Result, w.Err = r.recovery.Run(ctx, found, r.resumer(runOptions{}, func() { close(w.Ended) }))
 		if w.Err != nil {
 			r.log.Debug("a run without a controller was not finished", logRun, found.ID, logError, w.Err)
 		}
@@ -80,27 +69,34 @@ func (r *Runner) finishBehind(found record.Record) *recover.Work {
 }
 
 // free gives back the GPUs and the user ID of a run whose process died and whose containers are gone.
-func (r *Runner) free(ctx context.Context, id string) error {
+func (r *Runner) free(ctx context.Context, found record.Record) error {
+	if !found.Spec.Class.GPUs.Any() && found.State != record.Unreadable {
+		return r.sweepUIDs(ctx)
+	}
 	info, err := r.engine.Info(ctx)
 	if err != nil {
 		return err
 	}
-	lease, err := r.gpuManager(info).Adopt(ctx, id, gpu.Inventory{})
+	lease, err := r.gpuManager(info).Adopt(ctx, found.ID, gpu.Inventory{})
 	if err == nil && lease != nil {
 		err = lease.Release(ctx)
 	}
 	return errors.Join(err, r.sweepUIDs(ctx))
 }
 
+// resumer finishes runs with resume.
+func (r *Runner) resumer(o runOptions, ended func()) recover.Resume {
+	return func(ctx context.Context, found record.Record, note record.Journal, info engine.Info) (*result.Result, error) {
+		return r.resume(ctx, found, note, info, o, ended)
+	}
+}
+
 // resume finishes a run that this process has claimed. ended is nil if the caller waits for the program.
 // Otherwise a program that still runs is left alone with [ErrStillRuns], and a program that has ended is
 // left to another process when ctx ends; ended is called once it uses no GPU any more.
-func (r *Runner) resume(ctx context.Context, found record.Record, note record.Journal, o runOptions, ended func()) (_ *result.Result, err error) {
+func (r *Runner) resume(ctx context.Context, found record.Record, note record.Journal, info engine.Info, o runOptions, ended func(),
+) (_ *result.Result, err error) {
 	began := time.Now()
-	info, err := r.engine.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
 	a := newRun(r, planned{spec: found.Spec, info: info, request: Request{ID: found.ID}}, o, began)
 	a.steps.tracer = tracerOf(ctx)
 	defer func() { a.steps.end(err) }()
@@ -124,7 +120,7 @@ func (r *Runner) resume(ctx context.Context, found record.Record, note record.Jo
 		return a.neverStarted(ctx)
 	}
 	a.steps.begin(StepStage)
-	if err := a.resumeStage(ctx, true); err != nil { // 4
+	if err := a.resumeStage(true); err != nil { // 4
 		return nil, err
 	}
 	a.steps.begin(StepStart)
@@ -173,7 +169,7 @@ func (r *Runner) resume(ctx context.Context, found record.Record, note record.Jo
 }
 
 // resumeStage opens the rooms of a run whose controller died.
-func (a *run) resumeStage(_ context.Context, started bool) (err error) {
+func (a *run) resumeStage(started bool) (err error) {
 	r := a.runner
 	a.stage, err = stage.Resume(stage.Options{Store: r.store, Engine: r.engine, Plan: a.spec, Warn: a.warn.add, Stop: a.stop, Log: a.log},
 		a.labels(a.journal.Deadline), started)
@@ -188,8 +184,7 @@ func (a *run) resumeStage(_ context.Context, started bool) (err error) {
 	return nil
 }
 
-// reopen finds the container. One that is gone is part of the evidence. An interruption ends
-// the program, once it is found.
+// reopen finds the container. One that is gone is part of the evidence.
 func (a *run) reopen(ctx context.Context) (err error) {
 	a.container, err = a.runner.engine.Open(context.WithoutCancel(ctx), engine.Ref(a.journal.Ref), engine.Streams{Stdout: a.output.Stdout, Stderr: a.output.Stderr})
 	if errors.Is(err, engine.ErrNoContainer) {
@@ -231,13 +226,13 @@ func (a *run) letGo() error {
 func (a *run) neverStarted(ctx context.Context) (*result.Result, error) {
 	ctx = context.WithoutCancel(ctx)
 	a.container = nil
-	if err := a.resumeStage(ctx, false); err != nil {
+	if err := a.resumeStage(false); err != nil {
 		return nil, err
 	}
 	a.journal.Ref = record.Ref{} // only the container knows it, and goes
 	err := a.writeJournal()
 	if err == nil {
-		err = a.runner.recovery.RemoveLeft(ctx, a.spec.Job.RunID)
+		err = a.runner.recovery.Remove(ctx, a.spec.Job.RunID, nil)
 	}
 	if err != nil {
 		return nil, errors.Join(err, a.letGo())
@@ -275,9 +270,7 @@ func (r *Runner) AdoptAll(ctx context.Context, each func(Adopted), opts ...RunOp
 	for _, opt := range opts {
 		opt.apply(&o)
 	}
-	return r.recovery.All(ctx, recover.Filter{}, func(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error) {
-		return r.resume(ctx, found, note, o, nil)
-	}, each)
+	return r.recovery.All(ctx, recover.Filter{}, r.resumer(o, nil), each)
 }
 
 // Types of [Runner.GC].
@@ -300,7 +293,7 @@ type (
 //
 // After a failure GC continues, and joins the errors.
 func (r *Runner) GC(ctx context.Context, opts GCOptions) (GCReport, error) {
-	return r.recovery.Collect(ctx, opts, r.resumeEnded, func(ctx context.Context) error {
+	return r.recovery.Collect(ctx, opts, r.resumer(runOptions{}, func() {}), func(ctx context.Context) error {
 		r.tidyWork()
 		return errors.Join(r.sweepPool(ctx), r.sweepUIDs(ctx))
 	})
@@ -323,6 +316,8 @@ func (r *Runner) recoverFinal(ctx context.Context, final string) error {
 		return nil
 	case err != nil:
 		return err
+	case found.State == record.Running: // its lock says so
+		return nil
 	}
 	work := r.finishBehind(found)
 	select {
@@ -332,15 +327,16 @@ func (r *Runner) recoverFinal(ctx context.Context, final string) error {
 		return outcome.Canceled(ctx)
 	}
 	if errors.Is(err, ErrStillRuns) && found.Result != nil && !found.Spec.Job.Keep {
-		_, err = r.recovery.Run(ctx, found, recover.GiveUp)
+		_, err = r.recovery.Run(ctx, found, nil)
 	}
 	if err == nil || work.Result != nil || errors.Is(err, outcome.ErrOwnerDied) || errors.Is(err, record.ErrRunning) {
-		return nil // the lock of a living run says so
+		return nil
 	}
 	return fmt.Errorf("final %q is still in use by a run whose own process died: %w", final, err)
 }
 
-// behindPeriod is how often a runner looks for runs without a controller.
+// behindPeriod is how often a runner looks for runs without a controller, and how long it begins to finish
+// them.
 const behindPeriod = time.Minute
 
 // lookBehind finishes, behind a program that runs, what other controllers have left and has ended. It takes
@@ -352,6 +348,8 @@ func (r *Runner) lookBehind() {
 	now := time.Now()
 	r.lookedBehind.Store(&now)
 	r.behind.Do("", func(ctx context.Context, _ *recover.Work) {
+		ctx, cancel := context.WithTimeout(ctx, behindPeriod)
+		defer cancel()
 		if err := r.sweepPool(ctx); err != nil {
 			r.log.Debug("the waiting containers of a dead process were not removed", logError, err)
 		}
@@ -367,7 +365,7 @@ func (r *Runner) lookBehind() {
 			if !c.Ended || c.Labels[spec.LabelPart] != "" || c.Labels[spec.LabelState] != r.store.Dir() {
 				continue
 			}
-			if found, err := r.store.Load(c.Labels[spec.LabelRun]); err == nil && slices.Contains(ids, found.ID) {
+			if found, err := r.store.Load(c.Labels[spec.LabelRun]); err == nil && ctx.Err() == nil && slices.Contains(ids, found.ID) {
 				<-r.finishBehind(found).Done // one after the other: the machine is for the program
 			}
 		}

@@ -927,10 +927,14 @@ func TestARunOfAnotherEngine(t *testing.T) {
 	require.NoError(t, record.ReadJSON(journal, &note))
 	note.Deadline = time.Now().Add(-time.Second)
 	require.NoError(t, record.WriteJSON(journal, note))
-	found := gc()
-	require.Equal(t, record.Finished, found.State)
-	require.Equal(t, result.StatusEngineLost, found.Result.Status)
-	require.FileExists(t, filepath.Join(req.Final, "model.bin"))
+	require.Equal(t, record.Lost, gc().State)
+	require.FileExists(t, filepath.Join(req.Final, "model.bin"), "nothing can write it any more")
+	res, err := r.Adopt(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Equal(t, result.StatusExited, res.Status, "its engine knows")
+	require.InDelta(t, 0.75, *res.Score, 0)
+	require.Len(t, res.Outputs, 1)
+	require.Empty(t, fake.Left())
 }
 
 // TestARunThatBeginsElsewhere has no journal yet. Its controller cannot be seen from here, and lives.

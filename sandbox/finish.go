@@ -72,7 +72,6 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	err = a.stage.WriteResult(res)
 	a.at("written")
 	a.steps.end(err)
-	a.steps.begin(StepRemove)
 	if decided.Err == nil {
 		decided.Err = e.Lost
 	}
@@ -81,9 +80,10 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		if a.container != nil {
 			a.container.Disconnect()
 		}
-		a.steps.end(err)
+		err = fmt.Errorf("%w; once there is room, finish the run with: sandbox adopt %s", err, a.spec.Job.RunID)
 		return res, errors.Join(decided.Err, err, a.disclaim(ctx))
 	}
+	a.steps.begin(StepRemove)
 	removeErr := a.removeOrKeep(ctx)
 	if a.stage.Copied() && !a.spec.Job.Keep {
 		// Not before the result is on disk: until then the engine has what another process

@@ -37,7 +37,7 @@ var (
 	// ErrUnenforceable means that the engine cannot enforce a limit that every run has.
 	ErrUnenforceable = engine.ErrUnenforceable
 	// ErrClosed means that the runner is closed.
-	ErrClosed = errors.New("the runner is closed")
+	ErrClosed = recover.ErrClosed
 	// ErrBusy means that another run uses the same ./final.
 	ErrBusy = stage.ErrBusy
 	// ErrUnobserved means that an observation that the request requires is not possible;
@@ -76,7 +76,7 @@ type Runner struct {
 	facts       factCache
 	// recovery finishes what dead controllers have left; behind does so behind the runs of this one.
 	recovery     *recover.Recovery
-	behind       recover.Behind
+	behind       *recover.Behind
 	lookedBehind atomic.Pointer[time.Time]
 	pool         pool
 	// keeper says that the keeper of the state directory is asked for containers.
@@ -195,7 +195,7 @@ func WithLogger(log *slog.Logger) Option {
 
 // New makes a runner. It does not talk to the engine yet.
 func New(opts ...Option) (*Runner, error) {
-	r := &Runner{log: slog.New(slog.DiscardHandler), users: users{caller: os.Getuid(), dir: uidDir()}, observeWait: observe.DefaultWait}
+	r := &Runner{log: slog.New(slog.DiscardHandler), users: users{caller: os.Getuid(), dir: uidDir()}, behind: recover.NewBehind(), observeWait: observe.DefaultWait}
 	for _, opt := range opts {
 		if err := opt(r); err != nil {
 			return nil, err

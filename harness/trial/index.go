@@ -11,21 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/evalbox/evalbox/internal/fsx"
 )
 
-var errLocked = fmt.Errorf("another process has kept it locked for %v", lockPatience)
-
-// lockPatience is how long another process may have the log. It has it for a few writes.
-const lockPatience = 30 * time.Second
-
 func (l *Log) locked(do func() error) error {
 	// No result is dropped because its caller gave up.
-	ctx, cancel := context.WithTimeoutCause(context.Background(), lockPatience, errLocked)
-	defer cancel()
-	lock, err := fsx.LockWait(ctx, l.dir)
+	lock, err := fsx.LockWait(context.Background(), l.dir)
 	if err != nil {
 		return err
 	}

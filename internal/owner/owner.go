@@ -86,9 +86,9 @@ func (o Owner) Fate() Fate {
 	return Unknown
 }
 
-// Gone is the rule by which everything decides whether its process is gone. text is what [Owner.String]
-// wrote; why says what is known of the process. A process that cannot be seen from here, and one that the
-// text does not name, counts as gone after the deadline, and without a deadline never.
+// Gone reports whether the process that left a run or a container is gone, and why. text is what
+// [Owner.String] wrote. A process that cannot be seen from here counts as gone after the deadline, and
+// never without a deadline. So does the process of a text that cannot be read.
 func Gone(text string, deadline, now time.Time) (gone bool, why string) {
 	unseen := "its owner cannot be seen from here"
 	if by, err := Parse(text); err != nil {

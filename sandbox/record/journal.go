@@ -77,6 +77,7 @@ func (s *Store) Journal(id string) (Journal, error) {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrUnreadable) {
 		return Journal{}, fmt.Errorf("record %s: %w", id, err)
 	}
+	by := s.begunBy(id) // before the time: the directory of a waiting container is old
 	info, statErr := os.Stat(dir)
 	if statErr != nil {
 		return Journal{}, fmt.Errorf("run %q: %w", id, ErrNoRecord)
@@ -85,7 +86,7 @@ func (s *Store) Journal(id string) (Journal, error) {
 		err = nil
 	}
 	created := info.ModTime().UTC()
-	return Journal{ID: id, Created: created, Owner: s.begunBy(id), Deadline: created.Add(beginLimit)}, err
+	return Journal{ID: id, Created: created, Owner: by, Deadline: created.Add(beginLimit)}, err
 }
 
 // State returns the state of a run without a result; see [owner.Gone].

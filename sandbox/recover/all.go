@@ -28,7 +28,7 @@ func (a Recovered) Settled() bool { return a.Result == nil && errors.Is(a.Err, o
 // Filter selects runs. Most bounds how many are finished at the same time; 0 means that a program that
 // runs holds up no other.
 type Filter struct {
-	// Deep looks at every record, also at those that are not noted as open any more.
+	// Deep looks at every record, also if it is not noted as open.
 	Deep bool
 	Most int
 }
@@ -74,7 +74,9 @@ func (r *Recovery) lost(filter Filter) ([]string, error) {
 		all, listErr := r.Store.IDs()
 		err = errors.Join(err, listErr)
 		for _, id := range all {
-			if state, stateErr := r.Store.State(id); stateErr == nil && state == record.Lost && !slices.Contains(ids, id) {
+			note, state, lookErr := r.Store.Look(id)
+			ended := note.Schema == "" && !r.Store.IsHalfTaken(id) // without a result: its record stays
+			if lookErr == nil && state == record.Lost && !ended && !slices.Contains(ids, id) {
 				ids = append(ids, id)
 			}
 		}
@@ -82,34 +84,35 @@ func (r *Recovery) lost(filter Filter) ([]string, error) {
 	return ids, err
 }
 
+// ErrClosed means that a runner is closed.
+var ErrClosed = errors.New("the runner is closed")
+
 // Behind is work behind the runs of a living controller: whoever needs it waits for it, and it outlives
-// who waits. The zero Behind is ready. Its methods may be called concurrently.
+// who waits. Its methods may be called concurrently.
 type Behind struct {
 	mu     sync.Mutex
-	closed bool
 	ctx    context.Context //nolint:containedctx // it is of all work
 	cancel context.CancelFunc
 	work   map[string]*Work
 }
 
+// NewBehind returns a Behind without work.
+func NewBehind() *Behind {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Behind{ctx: ctx, cancel: cancel, work: map[string]*Work{}}
+}
+
 // Work is one piece of work that was begun.
 type Work struct {
-	// Ended is closed when the program of the run has ended and uses nothing any more; Done when the
+	// Ended is closed when the program of the run has ended and uses no GPU any more; Done when the
 	// work is done. Result and Err are set then.
 	Ended, Done chan struct{}
 	Result      *result.Result
 	Err         error
-	ended       sync.Once
 }
 
-// HasEnded closes Ended.
-func (w *Work) HasEnded() { w.ended.Do(func() { close(w.Ended) }) }
-
-// errClosed ends work that nobody begins any more.
-var errClosed = errors.New("the runner is closed")
-
 // Do begins the work of a name, usually the ID of a run, unless it is in progress. The context of do ends
-// with [Behind.Close]. Nothing begins after that.
+// with [Behind.Close]. After that the work is done, with [ErrClosed], and does not begin.
 func (b *Behind) Do(name string, do func(context.Context, *Work)) *Work {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,14 +120,10 @@ func (b *Behind) Do(name string, do func(context.Context, *Work)) *Work {
 		return w
 	}
 	w := &Work{Ended: make(chan struct{}), Done: make(chan struct{})}
-	if b.closed {
-		w.Err = errClosed
+	if b.ctx.Err() != nil {
+		w.Err = ErrClosed
 		close(w.Done)
 		return w
-	}
-	if b.work == nil {
-		b.work = map[string]*Work{}
-		b.ctx, b.cancel = context.WithCancel(context.Background())
 	}
 	b.work[name] = w
 	go func() {
@@ -140,10 +139,7 @@ func (b *Behind) Do(name string, do func(context.Context, *Work)) *Work {
 // Close ends the work, and waits until it has ended: a run that is being finished is left to the next process.
 func (b *Behind) Close() {
 	b.mu.Lock()
-	b.closed = true
-	if b.cancel != nil {
-		b.cancel()
-	}
+	b.cancel() // not while work begins
 	b.mu.Unlock()
 	b.Wait(context.Background())
 }

@@ -133,15 +133,7 @@ func (c *collection) wouldFinish() {
 // decide removes a container or a volume, and reports it, or reports why it stays.
 func (c *collection) decide(is engine.Found, name string, lasts map[string]time.Time, remove func() error) {
 	found := Collected{Container: name, RunID: is.Labels[spec.LabelRun]}
-	run := c.look(is)
-	seen := run.container(is)
-	if last, known := lasts[found.RunID]; known && is.Labels[spec.LabelPart] != "" {
-		seen.Labels[spec.LabelDeadline] = last.Format(time.RFC3339)
-	}
-	goes, reason := collectable(seen, c.opts, time.Now())
-	if why := c.mustStay(is, run, c.unfinished[found.RunID]); why != "" {
-		goes, reason = false, why
-	}
+	goes, reason := c.verdict(is, c.opts, c.unfinished[found.RunID], lasts[found.RunID])
 	if goes && !c.opts.DryRun {
 		if err := remove(); err != nil {
 			c.note(err)
@@ -157,17 +149,28 @@ func (c *collection) decide(is engine.Found, name string, lasts map[string]time.
 
 // RemoveAbandoned removes one container that no run needs. Otherwise it says why the container stays.
 func (r *Recovery) RemoveAbandoned(ctx context.Context, c engine.Found) (why string) {
-	run := r.look(c)
-	if why := r.mustStay(c, run, nil); why != "" {
-		return why
-	}
-	if remove, reason := collectable(run.container(c), Options{}, time.Now()); !remove {
+	remove, reason := r.verdict(c, Options{}, nil, time.Time{})
+	if !remove {
 		return reason
 	}
 	if err := r.collectOne(ctx, c); err != nil {
 		return err.Error()
 	}
 	return ""
+}
+
+// verdict decides about a container or a volume, by its record too. unfinished is why its run was not
+// finished, and last the latest deadline of the container and the parts of its run.
+func (r *Recovery) verdict(c engine.Found, opts Options, unfinished error, last time.Time) (remove bool, reason string) {
+	run := r.look(c)
+	if why := r.mustStay(c, run, unfinished); why != "" {
+		return false, why
+	}
+	seen := run.container(c)
+	if c.Labels[spec.LabelPart] != "" && !last.IsZero() {
+		seen.Labels[spec.LabelDeadline] = last.Format(time.RFC3339)
+	}
+	return collectable(seen, opts, time.Now())
 }
 
 // recorded is the record of a container's run as of one moment.

@@ -1,8 +1,7 @@
 // Package recover finishes what dead controllers have left. [Recovery.Run] finishes one run,
 // [Recovery.All] the runs that a filter selects. [Recovery.Collect] then removes what no run needs any
-// more, and a [Behind] works behind the runs of a living controller. Everything else that meets a run
-// without a controller calls these: the next run with the same ./final, a wait for GPUs, a batch that
-// goes on.
+// more, and a [Behind] works behind the runs of a living controller. Whatever else meets a run without a
+// controller calls these: the next run with the same ./final, a wait for GPUs, a batch that is given again.
 //
 // The process that owns a run is gone if [owner.Gone] says so of the owner in its journal; without a
 // journal, of the owner that is noted when a run begins, or of the label of its container. Of several
@@ -30,18 +29,13 @@ type Recovery struct {
 	Engine engine.Engine
 	Log    *slog.Logger
 	// Free gives back the GPUs and the user ID that a run has leased. Nothing of the run is on the engine.
-	Free func(ctx context.Context, id string) error
+	Free func(context.Context, record.Record) error
 }
 
 // Resume finishes a run that this process has claimed, by its journal as it was before. If it returns no
-// result, another process may try.
-type Resume func(ctx context.Context, found record.Record, note record.Journal) (*result.Result, error)
-
-// GiveUp is a [Resume] for a run that has a result, and whose program nobody waits for: the run keeps the
-// result, whatever its engine knows.
-func GiveUp(context.Context, record.Record, record.Journal) (*result.Result, error) {
-	return nil, engine.ErrNoContainer
-}
+// result, another process may try. Nil stands for nobody who waits for the program: a run keeps the result
+// that it has, whatever its engine knows.
+type Resume func(context.Context, record.Record, record.Journal, engine.Info) (*result.Result, error)
 
 // StillRuns is the [ErrStillRuns] of a run.
 func StillRuns(id string) error {
@@ -52,7 +46,7 @@ var (
 	// ErrStillRuns means that the program of a run without a controller has not ended. It may run until its
 	// time limit, which the container's init keeps.
 	ErrStillRuns = errors.New("its program still runs")
-	// ErrElsewhere means that the container of a run is on another engine, where its program may run.
+	// ErrElsewhere means that the container of a run is on another engine, which has the end of its program.
 	ErrElsewhere = errors.New("cannot be finished here")
 	// errNoJournal reports a run of which nothing is left: what it had on the engine was removed, and its
 	// outputs were moved to its ./final.
@@ -85,14 +79,31 @@ func (r *Recovery) Run(ctx context.Context, found record.Record, resume Resume) 
 		return done, nil // its controller is about to do the rest
 	case err != nil:
 		return done, err
-	case nameless == nil && note.Container != "" && found.State != record.Unreadable && (done == nil || again):
-		res, err := r.resume(ctx, found, note, resume)
-		if res != nil || !again || !errors.Is(err, engine.ErrNoContainer) {
-			return res, r.letGo(ctx, note, res == nil, err)
+	}
+	if nameless == nil && note.Container != "" && (done == nil || again && resume != nil) {
+		info, err := r.here(ctx, note)
+		if err != nil {
+			return nil, r.disclaim(ctx, note, err)
+		}
+		if found.State != record.Unreadable { // nobody can resume such a run
+			res, err := resume(ctx, found, note, info)
+			switch {
+			case res != nil:
+				return res, err
+			case !again || !errors.Is(err, engine.ErrNoContainer):
+				return nil, r.disclaim(ctx, note, err)
+			}
 		}
 	}
-	err = r.end(ctx, found, note, nameless)
-	return done, r.letGo(ctx, note, nameless == nil && (done == nil || err != nil), err)
+	if done != nil && found.Spec.Job.Keep {
+		err = r.publishKept(ctx, found.ID)
+	} else {
+		err = r.end(ctx, found, nameless)
+	}
+	if nameless == nil && (done == nil || err != nil) {
+		err = r.disclaim(ctx, note, err)
+	}
+	return done, err
 }
 
 // claim makes this process the owner of a run. nameless is why a journal names no owner: it is
@@ -102,42 +113,34 @@ func (r *Recovery) claim(ctx context.Context, found record.Record) (note record.
 	limit := time.Duration((job.TimeoutSeconds + job.GraceSeconds) * float64(time.Second))
 	note, err = r.Store.Claim(ctx, found.ID, time.Now().Add(limit+stage.PartSlack))
 	switch {
-	case errors.Is(err, record.ErrUnreadable):
+	case errors.Is(err, record.ErrNoJournal) && found.Result == nil && note.Owner == "" && time.Since(note.Created) <= beginPatience:
+		return note, nil, err // somebody may be about to write it
+	case errors.Is(err, record.ErrNoJournal), errors.Is(err, record.ErrUnreadable):
 		return note, err, nil
-	case errors.Is(err, record.ErrNoJournal):
-		begun, readErr := r.Store.Journal(found.ID)
-		if found.Result == nil && begun.Owner == "" && time.Since(found.Created) <= beginPatience {
-			return note, nil, err // somebody may be about to write it
-		}
-		return note, err, readErr
 	}
 	return note, nil, err
 }
 
-// letGo ends the ownership of a run that is not over, also for a caller who has given up: somebody else may try.
-func (r *Recovery) letGo(ctx context.Context, note record.Journal, open bool, err error) error {
-	if !open {
-		return err
-	}
+// disclaim ends the ownership of a run that is not over, also for a caller who has given up: somebody else
+// may try.
+func (r *Recovery) disclaim(ctx context.Context, note record.Journal, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeBudget)
 	defer cancel()
 	return errors.Join(err, r.Store.Disclaim(ctx, note.ID, note.Deadline))
 }
 
-func (r *Recovery) resume(ctx context.Context, found record.Record, note record.Journal, resume Resume) (*result.Result, error) {
-	if err := r.isHere(ctx, note); err != nil {
-		return nil, err
-	}
-	return resume(ctx, found, note)
-}
-
-// isHere refuses a run of another engine. Behind its deadline its program is over, wherever it was.
-func (r *Recovery) isHere(ctx context.Context, note record.Journal) error {
+// here refuses a run of another engine, which alone knows how its program has ended. Behind its deadline
+// the program is over, and its outputs on this machine come to its ./final.
+func (r *Recovery) here(ctx context.Context, note record.Journal) (engine.Info, error) {
 	info, err := r.Engine.Info(ctx)
-	if err == nil && note.Engine != info.ID && time.Now().Before(note.Deadline) {
-		err = fmt.Errorf("run %s: %w: its container is on another engine", note.ID, ErrElsewhere)
+	if err != nil || note.Engine == info.ID {
+		return info, err
 	}
-	return err
+	err = fmt.Errorf("run %s: %w: its container is on another engine", note.ID, ErrElsewhere)
+	if time.Now().After(note.Deadline) && note.Transfer != spec.TransferCopy {
+		err = errors.Join(err, stage.Publish(ctx, r.Store, note.ID))
+	}
+	return info, err
 }
 
 // mayKnowMore reports whether the engine of a run that was given up may know its end by now, and
@@ -174,47 +177,41 @@ func (e *endedError) Error() string { return e.damage.Error() + "; the run has e
 
 func (e *endedError) Unwrap() []error { return []error{e.damage, outcome.ErrOwnerDied} }
 
-// end ends a run that gets no other result than the one that it may have: what the engine has of it is
-// removed, its outputs move to its ./final, and its leases are given back. Its record stays if it has a
-// result, outputs that cannot move, or damage. Without a result the error says why there is none.
-func (r *Recovery) end(ctx context.Context, found record.Record, note record.Journal, nameless error) error {
+// end ends a run whose program nobody asks for: what the engine has of it is removed, its outputs move to
+// its ./final, and its leases are given back. Its record stays if it has a result, outputs that cannot
+// move, or damage. Without a result the error says why there is none.
+func (r *Recovery) end(ctx context.Context, found record.Record, nameless error) error {
 	id, removing := found.ID, context.WithoutCancel(ctx)
-	if nameless == nil && found.Result == nil && note.Container != "" {
-		if err := r.isHere(ctx, note); err != nil {
-			return err
-		}
-	}
 	// The program may run until its container is gone: the files come later.
-	if err := r.remove(removing, id, nameless); err != nil {
+	if err := r.Remove(removing, id, nameless); err != nil {
 		return err
 	}
 	if err := stage.Reclaim(ctx, r.Store, id); err != nil {
 		return err
 	}
-	if err := r.Free(removing, id); err != nil {
-		return err
-	}
-	why := fmt.Errorf("run %s: %w", id, errNoJournal)
+	var why error
 	dir, _ := r.Store.Unpublished(id)
+	over := r.Store.Settle
 	switch {
 	case found.Result != nil:
-		return r.Store.Settle(id)
 	case found.State == record.Unreadable:
-		return errors.Join(&endedError{found.Damage}, r.Store.Settle(id))
+		why = &endedError{found.Damage}
 	case nameless == nil:
-		why = fmt.Errorf("run %s: %w", id, outcome.ErrOwnerDied)
+		why, over = fmt.Errorf("run %s: %w", id, outcome.ErrOwnerDied), r.Store.Discard
 	case dir != "":
-		return errors.Join(fmt.Errorf("%w; its outputs are in %s", why, dir), r.Store.Settle(id))
+		why = fmt.Errorf("run %s: %w; its outputs are in %s", id, errNoJournal, dir)
+	default:
+		why, over = fmt.Errorf("run %s: %w", id, errNoJournal), r.Store.Discard
 	}
-	return errors.Join(why, r.Store.Discard(id))
+	if err := over(id); err != nil {
+		return err
+	}
+	return errors.Join(why, r.Free(removing, found))
 }
 
-// RemoveLeft removes what the engine has of a run that this process owns.
-func (r *Recovery) RemoveLeft(ctx context.Context, id string) error { return r.remove(ctx, id, nil) }
-
-// remove removes what the engine has of a run. If its journal names no owner, the labels of
-// its container do: the owner may live, and nothing is removed.
-func (r *Recovery) remove(ctx context.Context, id string, nameless error) error {
+// Remove removes what the engine has of a run. If its journal names no owner, which nameless says, the
+// labels of its container do: the owner may live, and nothing is removed.
+func (r *Recovery) Remove(ctx context.Context, id string, nameless error) error {
 	ctx, cancel := context.WithTimeout(ctx, removeBudget)
 	defer cancel()
 	containers, err := r.Engine.List(ctx)

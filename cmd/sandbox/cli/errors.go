@@ -284,7 +284,7 @@ var classHints = []struct {
 	{record.ErrNoRecord, "see all runs with: sandbox ls"},
 	{sandbox.ErrNameTaken, "choose another --id, or see whose it is with: sandbox ps"},
 	{sandbox.ErrBusy, "see what runs with: sandbox ps"},
-	{sandbox.ErrStillRuns, "watch or end that run with: sandbox adopt ID; or choose another --final"},
+	{sandbox.ErrStillRuns, "wait until it has ended, or choose another --final"},
 }
 
 // fieldHints are the hints for fields of a request that break a rule, if neither the error

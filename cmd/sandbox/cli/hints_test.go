@@ -36,7 +36,7 @@ func TestHints(t *testing.T) {
 		"other version":    {&record.VersionError{Records: []string{"/a b/runs", "/c/state.json"}}, []string{"rm -rf '/a b/runs' /c/state.json; then"}},
 		"no record":        {fmt.Errorf("run \"x\": %w", record.ErrNoRecord), []string{"sandbox ls"}},
 		"busy":             {fmt.Errorf("final: %w", sandbox.ErrBusy), []string{"sandbox ps"}},
-		"adopted too soon": {fmt.Errorf("final: %w", sandbox.ErrStillRuns), []string{"sandbox adopt ID"}},
+		"adopted too soon": {fmt.Errorf("final: %w", sandbox.ErrStillRuns), []string{"choose another --final"}},
 		"a secret":         {&policy.FieldError{Field: "secret"}, []string{"--secret NAME=FILE"}},
 		"network":          {&policy.FieldError{Field: "network", Hint: "permit it"}, []string{"permit it"}},
 		"network of all":   {&policy.FieldError{Field: "network", Rule: "shares a network namespace"}, []string{"leave --network out"}},
