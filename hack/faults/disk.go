@@ -75,7 +75,15 @@ func readOnly(_ context.Context, c *cell) error {
 	if unix.Mount("", c.disk(), "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil {
 		return nil
 	}
-	// It is being written to. The kernel makes it read-only behind an error of the file system.
+	// It is being written to. The kernel makes it read-only behind an error of the file system, and forgets
+	// what is not on the disk yet.
+	dir, err := os.Open(c.disk())
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close()); err != nil {
+		return err
+	}
 	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(c.device), "trigger_fs_error")
 	return os.WriteFile(trigger, []byte("evalbox"), 0)
 }
