@@ -30,8 +30,9 @@ const (
 	// minFree is the free space that the disk of the state directory must have: room for
 	// the result and for the first output of the program, in bytes.
 	minFree = 64 << 20
-	// resultReserve is set aside before the start, so that the result can be written even
-	// if the program fills the disk. In bytes.
+	// resultReserve is set aside before the start, so that the result can be written at once even if
+	// others fill the disk. Without it such a run has its result only once somebody makes room and
+	// adopts it, and its command fails. In bytes.
 	resultReserve = 4 << 20
 	// maxEntries bounds the names in ./final while the program runs: a million empty
 	// files cost the host more than their size says.
