@@ -555,9 +555,9 @@ func (c *cell) witness() string { return c.output("witness") }
 // outputs is the directory that has the outputs.
 func (c *cell) outputs() string { return filepath.Dir(c.output("answer")) }
 
-// output is a file of the program: in the directory of its run, and at the end in ./final.
+// output is a file of the program: in the directory of its run, and at the end in ./final, wherever that is.
 func (c *cell) output(name string) string {
-	for _, dir := range record.OutputDirs(c.record(), c.final(), c.id) {
+	for _, dir := range append(record.OutputDirs(c.record(), c.final(), c.id), cmp.Or(c.moved, c.final())) {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			return filepath.Join(dir, name)
 		}

@@ -282,6 +282,8 @@ func (c *instance) reported(ctx context.Context, r wire.Report, cut bool) engine
 		if end.ForeignErr == nil && isStepped(r.Finished.Sub(r.Started), r.Wall) {
 			end.ForeignErr = errForgotten
 		}
+		// Nobody was connected while the engine may have stopped the container with itself.
+		end.Interrupted = interrupted || opened && errors.Is(end.ForeignErr, errForgotten)
 		obeyed := slices.Contains(end.Foreign, "SIGTERM") || slices.Contains(end.Foreign, "SIGUSR1")
 		if !obeyed && !c.hasSent() && end.ForeignErr == nil {
 			end.Cause = engine.ByItself

@@ -61,12 +61,14 @@ func TestForgottenSignals(t *testing.T) {
 		events string
 		opened bool
 		want   engine.Cause
+		// perhaps says that it may have been the engine.
+		perhaps bool
 	}{
-		"nobody sent one":               {start, true, engine.ByItself},
-		"somebody did":                  {start + kill, true, engine.BySignal},
-		"somebody did, start forgotten": {kill, true, engine.BySignal},
-		"all forgotten":                 {"", true, engine.BySignal},
-		"the same controller":           {"", false, engine.ByItself},
+		"nobody sent one":               {start, true, engine.ByItself, false},
+		"somebody did":                  {start + kill, true, engine.BySignal, false},
+		"somebody did, start forgotten": {kill, true, engine.BySignal, true},
+		"all forgotten":                 {"", true, engine.BySignal, true},
+		"the same controller":           {"", false, engine.ByItself, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newInstance(fakeDaemon(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, test.events) }), "c1", wire.Nonce{})
@@ -75,6 +77,7 @@ func TestForgottenSignals(t *testing.T) {
 			c.line = &line{receiver: wire.Resume(wire.Nonce{}, c.stdout, c.stderr)}
 			end := c.reported(t.Context(), wire.Report{Kind: wire.Exited, Stop: wire.StopTerm, Started: time.Now(), Finished: time.Now()}, false)
 			require.Equal(t, test.want, end.Cause)
+			require.Equal(t, test.perhaps, end.Interrupted)
 		})
 	}
 }
