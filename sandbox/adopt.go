@@ -332,7 +332,7 @@ func (r *Runner) recoverFinal(ctx context.Context, final string) error {
 	if err == nil || work.Result != nil || errors.Is(err, outcome.ErrOwnerDied) || errors.Is(err, record.ErrRunning) {
 		return nil
 	}
-	return fmt.Errorf("final %q is still in use by a run whose own process died: %w", final, err)
+	return fmt.Errorf("final %q is still in use: %w", final, err)
 }
 
 // behindPeriod is how often a runner looks for runs without a controller, and how long it begins to finish

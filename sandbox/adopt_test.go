@@ -379,7 +379,7 @@ func TestTheNextRunFinishesTheLast(t *testing.T) {
 	req.ID = "r2"
 	_, err := r.Run(t.Context(), req)
 	require.ErrorIs(t, err, ErrStillRuns)
-	require.ErrorContains(t, err, "is still in use by a run whose own process died: run r1: its program still runs")
+	require.ErrorContains(t, err, "is still in use: run r1: its own process died, and its program still runs until its time limit")
 	close(w.letGo)
 	_, err = r.Run(t.Context(), req)
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ type Resume func(context.Context, record.Record, record.Journal, engine.Info) (*
 
 // StillRuns is the [ErrStillRuns] of a run.
 func StillRuns(id string) error {
-	return fmt.Errorf("run %s: %w until its time limit; watch or end it with: sandbox adopt %s", id, ErrStillRuns, id)
+	return fmt.Errorf("run %s: its own process died, and %w until its time limit; watch or end it with: sandbox adopt %s", id, ErrStillRuns, id)
 }
 
 var (
