@@ -184,7 +184,7 @@ func (a *run) resumeStage(started bool) (err error) {
 	return nil
 }
 
-// reopen finds the container. One that is gone is part of the evidence.
+// reopen finds the container. A container that is gone is part of the evidence.
 func (a *run) reopen(ctx context.Context) (err error) {
 	a.container, err = a.runner.engine.Open(context.WithoutCancel(ctx), engine.Ref(a.journal.Ref), engine.Streams{Stdout: a.output.Stdout, Stderr: a.output.Stderr})
 	if errors.Is(err, engine.ErrNoContainer) {

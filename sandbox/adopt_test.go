@@ -457,7 +457,7 @@ func TestWorkIsDoneOnce(t *testing.T) {
 					require.Equal(t, "r2", res.ID)
 					require.Equal(t, before+1, w.times())
 				}
-				r.behind.Wait(t.Context()) // it may have been the one that finished the run
+				r.behind.Wait(t.Context()) // it may have finished the run
 				require.Empty(t, fake.Left())
 				if i >= slices.Index(stepsOfARun, "accepted") {
 					require.Len(t, treetest.Everything(t, r.store.WorkDir()), 1, "until the end of the job")

@@ -80,7 +80,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 		if a.container != nil {
 			a.container.Disconnect()
 		}
-		err = fmt.Errorf("%w; once there is room, finish the run with: sandbox adopt %s", err, a.spec.Job.RunID)
+		err = fmt.Errorf("%w; when the result can be written again, finish the run with: sandbox adopt %s", err, a.spec.Job.RunID)
 		return res, errors.Join(decided.Err, err, a.disclaim(ctx))
 	}
 	a.steps.begin(StepRemove)
@@ -104,7 +104,7 @@ func (a *run) finish(ctx context.Context) (*result.Result, error) {
 	return res, errors.Join(decided.Err, err)
 }
 
-// disclaim leaves the run to whoever adopts it.
+// disclaim leaves the run to any process that adopts it.
 func (a *run) disclaim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupBudget)
 	defer cancel()

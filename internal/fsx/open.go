@@ -166,40 +166,26 @@ func OpenParent(root *os.Root, name string) (dir *os.Root, last string, closeDir
 // openDir opens a directory of another one. Anything else, such as a link, is a
 // [*NotDirectoryError]; a directory that is replaced while it is opened is [ErrReplaced].
 func openDir(dir *os.Root, name string) (*os.Root, error) {
-	named, err := dir.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !named.IsDir() {
-		return nil, openError(name, &NotDirectoryError{named.Mode().Type()})
-	}
-	below, err := dir.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	return sameDir(below, named, name)
+	return openListed(name, dir.Lstat, dir.OpenRoot)
 }
 
 // OpenRealDir opens a directory, and nothing that a link in its place leads to. Links on the way are
 // followed. Anything else is a [*NotDirectoryError]; a directory that is replaced while it is opened is
 // [ErrReplaced].
-func OpenRealDir(path string) (*os.Root, error) {
-	named, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !named.IsDir() {
-		return nil, openError(path, &NotDirectoryError{named.Mode().Type()})
-	}
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return nil, err
-	}
-	return sameDir(root, named, path)
-}
+func OpenRealDir(path string) (*os.Root, error) { return openListed(path, os.Lstat, os.OpenRoot) }
 
-// sameDir closes an opened directory that is not the listed one.
-func sameDir(opened *os.Root, listed fs.FileInfo, name string) (*os.Root, error) {
+func openListed(name string, list func(string) (fs.FileInfo, error), open func(string) (*os.Root, error)) (*os.Root, error) {
+	listed, err := list(name)
+	if err != nil {
+		return nil, err
+	}
+	if !listed.IsDir() {
+		return nil, openError(name, &NotDirectoryError{listed.Mode().Type()})
+	}
+	opened, err := open(name)
+	if err != nil {
+		return nil, err
+	}
 	info, err := opened.Stat(".")
 	if err == nil && !os.SameFile(listed, info) {
 		err = openError(name, ErrReplaced)

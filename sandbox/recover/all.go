@@ -20,9 +20,9 @@ type Recovered struct {
 	Err    error
 }
 
-// Settled reports whether there is no result and never will be, and nothing of the run is left but
-// its record: its process died before the run had a container, or its journal is gone, or its record
-// is damaged. Err says so.
+// Settled reports whether the run never gets a result, and nothing of it is left but its record: its
+// process died before the run had a container, or its journal is gone, or its record is damaged. Err
+// says so.
 func (a Recovered) Settled() bool { return a.Result == nil && errors.Is(a.Err, outcome.ErrOwnerDied) }
 
 // Filter selects runs. Most bounds how many are finished at the same time; 0 means that a program that
@@ -87,8 +87,8 @@ func (r *Recovery) lost(filter Filter) ([]string, error) {
 // ErrClosed means that a runner is closed.
 var ErrClosed = errors.New("the runner is closed")
 
-// Behind is work behind the runs of a living controller: whoever needs it waits for it, and it outlives
-// who waits. Its methods may be called concurrently.
+// Behind is work behind the runs of a living controller. A run that needs the work waits for it, and may
+// give the wait up: the work continues. Its methods may be called concurrently.
 type Behind struct {
 	mu     sync.Mutex
 	ctx    context.Context //nolint:containedctx // it is of all work
