@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalbox/evalbox/internal/fsx"
 	"github.com/evalbox/evalbox/internal/treetest"
 	"github.com/evalbox/evalbox/result"
 	"github.com/evalbox/evalbox/sandbox/engine/enginetest"
@@ -255,4 +256,25 @@ func TestAGarbageCollectionThatIsInterrupted(t *testing.T) {
 	report, err = r.GC(t.Context(), GCOptions{})
 	require.NoError(t, err)
 	require.Len(t, report.Finished, 1)
+}
+
+// TestAGarbageCollectionBesideARun fails for no run of another state directory whose ./final is in use: the
+// run that uses it moves the outputs, or the next collection does.
+func TestAGarbageCollectionBesideARun(t *testing.T) {
+	w := newWorker()
+	close(w.letGo)
+	fake := enginetest.NewFake(w.program)
+	out := filepath.Join(t.TempDir(), "out")
+	r := dieAt(t, fake, "written", finalRequest("r1", out))
+	lock, err := fsx.LockPath(out)
+	require.NoError(t, err)
+	report, err := newFakeRunner(t, fake).GC(t.Context(), GCOptions{})
+	require.NoError(t, err)
+	require.Len(t, report.Left, 1)
+	require.Contains(t, report.Left[0].Reason, "in use by another run")
+	require.NoError(t, lock.Close())
+	_, err = r.Adopt(t.Context(), "r1")
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(out, "model.bin"))
+	require.Empty(t, fake.Left())
 }

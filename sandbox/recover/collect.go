@@ -136,7 +136,9 @@ func (c *collection) decide(is engine.Found, name string, lasts map[string]time.
 	goes, reason := c.verdict(is, c.opts, c.unfinished[found.RunID], lasts[found.RunID])
 	if goes && !c.opts.DryRun {
 		if err := remove(); err != nil {
-			c.note(err)
+			if !errors.Is(err, stage.ErrBusy) { // else a run uses its ./final, and recovers it
+				c.note(err)
+			}
 			goes, reason = false, err.Error()
 		}
 	}
